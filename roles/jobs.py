@@ -1,0 +1,60 @@
+"""Long work on a host: a transient systemd unit that outlives the SSH connection, followed with progress."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyinfra.api.host import Host
+
+from roles.remote import RemoteError, attempt
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of long work.
+
+    The name says what is made and of what, e.g. `release-0.5.23-1a2b3c`: a run that finds a job of this name
+    at work waits for that one. Whether its result is in place is for the caller to look at, not for the job.
+    """
+
+    name: str
+    command: str
+    """A shell program; what it prints is shown as progress."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limit: int = 3600
+    """Seconds after which systemd ends it, with everything that it started."""
+
+    @property
+    def unit(self) -> str:
+        return f"slipway-{self.name}.service"
+
+
+def run_job(host: Host, job: Job) -> None:
+    """Start the job, or find it at work, and follow it to its end. Raises RemoteError with its last lines."""
+    done, output = attempt(host, _start_and_follow(job), show=True)
+    if not done:
+        raise RemoteError(output)
+
+
+def _start_and_follow(job: Job) -> str:
+    unit = shlex.quote(job.unit)
+    settings = " ".join(
+        f"--setenv={shlex.quote(f'{name}={value}')}" for name, value in job.environment.items()
+    )
+    # RemainAfterExit keeps the result until it is read; the journal is read from this start on.
+    return f"""
+ask() {{ systemctl show --property="$1" --value {unit}; }}
+forget() {{ systemctl stop {unit}; systemctl reset-failed {unit}; }} 2>/dev/null
+if [ "$(ask SubState)" != running ]; then
+    forget
+    systemd-run --quiet --unit={unit} --service-type=exec --remain-after-exit \\
+        --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {shlex.quote(job.command)} || exit 1
+fi
+journalctl --follow --lines=all --output=cat _SYSTEMD_INVOCATION_ID="$(ask InvocationID)" & follower=$!
+while [ "$(ask SubState)" = running ]; do sleep 0.5; done
+result=$(ask Result)
+journalctl --sync
+kill $follower
+forget
+[ "$result" = success ] || {{ echo "{job.unit} ended with: $result"; exit 1; }}
+"""

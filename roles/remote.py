@@ -1,0 +1,41 @@
+"""Run commands on a host from inside an operation, with the privileges that its variables ask for."""
+
+from typing import Any
+
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+from pyinfra.connectors.util import CommandOutput
+
+
+class RemoteError(RuntimeError):
+    """A command that had to succeed did not; the text is what it printed."""
+
+
+def attempt(host: Host, command: str | StringCommand, *, show: bool = False) -> tuple[bool, str]:
+    """Run `command`; return whether it exited with 0, and its stdout. `show` prints the lines as they come.
+
+    pyinfra's `run_shell_command` takes no privileges from the host's variables
+    (https://github.com/pyinfra-dev/pyinfra/issues/1135), so they are resolved here.
+    """
+    arguments, _ = pop_global_arguments(host.state, host, {})
+    privileges: dict[str, Any] = {key: arguments[key] for key in CONNECTOR_ARGUMENT_KEYS}  # type: ignore[literal-required]
+    done, output = host.run_shell_command(
+        command if isinstance(command, StringCommand) else StringCommand(command),
+        print_output=show or host.state.print_output,
+        print_input=host.state.print_input,
+        **privileges,
+    )
+    return done, output.stdout if done else _all_of(output)
+
+
+def run(host: Host, command: str | StringCommand, *, show: bool = False) -> str:
+    """Run a command that must succeed and return its stdout. Raises RemoteError with its output."""
+    done, output = attempt(host, command, show=show)
+    if not done:
+        raise RemoteError(output or "no output")
+    return output
+
+
+def _all_of(output: CommandOutput) -> str:
+    return "\n".join(line.line for line in output)
