@@ -2,10 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from roles.refusal import Refusal
 from roles.serve.profile import Flag
+
+FLAGS: Final = {
+    "dp": "dp_size",
+    "tp": "tp_size",
+    "pp": "pp_size",
+    "ep": "ep_size",
+    "attn_dp": "attn_dp_size",
+    "moe_dp": "moe_dp_size",
+    "nnodes": "nnodes",
+}
+
+ALL_TO_ALL: Final = frozenset(
+    "ascend_fuseep deepep deepep_v2 flashinfer flashinfer_megamoe megamoe mooncake mori nixl pplx".split()
+)
+"""All-to-all backends under which SGLang 0.5.23 sets ep_size to tp_size, whatever was asked
+(`_A2A_EP_SPANNING_BACKENDS` in arg_groups/overrides.py)."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +45,17 @@ class Parallelism:
 
     @classmethod
     def of(cls, server: Mapping[str, Flag]) -> Self:
-        """The sizes in a profile's `server:` block. Raises Refusal for a size that is not a positive integer."""
-        sizes = {
-            "dp": "dp_size",
-            "tp": "tp_size",
-            "pp": "pp_size",
-            "ep": "ep_size",
-            "attn_dp": "attn_dp_size",
-            "moe_dp": "moe_dp_size",
-            "nnodes": "nnodes",
-        }
-        return cls(**{size: _positive(flag, server.get(flag, 1)) for size, flag in sizes.items()})
+        """The sizes that SGLang makes of a profile's `server:` block.
+
+        Raises Refusal for a size that is not a positive integer.
+        """
+        sizes = {size: _positive(flag, server.get(flag, 1)) for size, flag in FLAGS.items()}
+        if server.get("enable_dp_attention") and sizes["attn_dp"] == 1:
+            # The deprecated spelling: SGLang's handle_deprecated_dp_attention moves dp_size to attn_dp_size.
+            sizes |= {"attn_dp": sizes["dp"], "dp": 1}
+        if server.get("moe_a2a_backend") in ALL_TO_ALL:
+            sizes["ep"] = sizes["tp"]
+        return cls(**sizes)
 
     @property
     def gpus(self) -> int:

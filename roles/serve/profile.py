@@ -1,9 +1,11 @@
 """A profile: one way to serve one model. Pure."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
+from roles.benchmark.benchmark import Benchmark
 from roles.documents import Document
 
 Flag = bool | int | float | str | list[int] | list[str] | dict[str, object]
@@ -17,6 +19,13 @@ class Reference(Document):
     source: str
 
 
+class Finding(Document):
+    """Something else that is known of a profile, a failure above all: a failed profile is a result."""
+
+    text: str
+    source: str
+
+
 class Profile(Document):
     """group_vars/profiles/<name>.yml, its `extends:` resolved."""
 
@@ -26,10 +35,42 @@ class Profile(Document):
     """One sentence: what the profile is for."""
     model: str
     """Name of a file in group_vars/models."""
+    draft: str | None = None
+    """Name of a file in group_vars/models: the draft model, unless the model has its own."""
     gpus: Literal["all"] | tuple[int, ...] = "all"
     """Which of the host's GPUs."""
     server: dict[str, Flag] = Field(default_factory=dict)
     """SGLang's own flags in snake case, e.g. `tp_size: 8`; checked against the catalogue of the release."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the server."""
+    benchmark: Benchmark = Benchmark()
+    """What is measured, and what the result must reach."""
     reference: tuple[Reference, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+OWN = frozenset({"description", "reference", "findings"})
+"""What a profile says of itself, and a profile that extends it does not inherit."""
+
+
+def extended(child: Mapping[str, object], parent: Mapping[str, object]) -> dict[str, object]:
+    """A profile file's values on top of those of the profile that it `extends`, whose own are resolved.
+
+    Blocks such as `server` and `benchmark` are merged key by key, and null takes an inherited key away;
+    everything else replaces what it inherits.
+    """
+    inherited = {key: value for key, value in parent.items() if key not in OWN}
+    return _merged(child, inherited)
+
+
+def _merged(child: Mapping[str, object], parent: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(parent)
+    for key, value in child.items():
+        below = parent.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merged(value, below)
+        else:
+            merged[key] = value
+    return merged
