@@ -18,7 +18,18 @@ FLAGS: Final = {
 }
 
 ALL_TO_ALL: Final = frozenset(
-    "ascend_fuseep deepep deepep_v2 flashinfer flashinfer_megamoe megamoe mooncake mori nixl pplx".split()
+    [
+        "ascend_fuseep",
+        "deepep",
+        "deepep_v2",
+        "flashinfer",
+        "flashinfer_megamoe",
+        "megamoe",
+        "mooncake",
+        "mori",
+        "nixl",
+        "pplx",
+    ]
 )
 """All-to-all backends under which SGLang 0.5.23 sets ep_size to tp_size, whatever was asked
 (`_A2A_EP_SPANNING_BACKENDS` in arg_groups/overrides.py)."""

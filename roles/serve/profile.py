@@ -43,7 +43,7 @@ class Profile(Document):
     """SGLang's own flags in snake case, e.g. `tp_size: 8`; checked against the catalogue of the release."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the server."""
-    benchmark: Benchmark = Benchmark()
+    benchmark: Benchmark = Benchmark.model_validate({})
     """What is measured, and what the result must reach."""
     reference: tuple[Reference, ...] = ()
     findings: tuple[Finding, ...] = ()
