@@ -1,0 +1,1 @@
+"""Packages, the service's user, directories, limits."""

@@ -1,0 +1,51 @@
+"""What base reads from a host, in one round trip."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyinfra.api.host import Host
+
+from roles.base.layout import DIRECTORIES, LIMITS, Directory
+from roles.files import Seen, files_program, files_seen
+from roles.observation import observe
+from roles.paths import USER
+
+
+@dataclass(frozen=True)
+class BaseFacts:
+    """The host as base found it."""
+
+    has_apt: bool
+    packages: frozenset[str]
+    has_user: bool
+    directories: frozenset[Directory]
+    files: Mapping[str, Seen]
+
+
+def base_facts(host: Host, packages: Iterable[str]) -> BaseFacts:
+    """Ask for the given packages and for all that the layout names."""
+    names = " ".join(shlex.quote(name) for name in packages)
+    paths = " ".join(shlex.quote(directory.path) for directory in DIRECTORIES)
+    seen = observe(
+        host,
+        {
+            "apt": "command -v apt-get",
+            "packages": f"dpkg-query --show --showformat='${{db:Status-Status}} ${{Package}}\\n' {names}",
+            "user": f"getent passwd {USER}",
+            "directories": f"stat --format='%a %U %G %n' -- {paths}",
+            "files": files_program([LIMITS.path]),
+        },
+    )
+    return BaseFacts(
+        has_apt=bool(seen["apt"]),
+        packages=frozenset(line.split()[1] for line in seen["packages"] if line.startswith("installed ")),
+        has_user=bool(seen["user"]),
+        directories=frozenset(_directory(line) for line in seen["directories"]),
+        files=files_seen(seen["files"]),
+    )
+
+
+def _directory(line: str) -> Directory:
+    mode, user, group, path = line.split(" ", 3)
+    return Directory(path, mode.zfill(4), user, group)

@@ -1,0 +1,58 @@
+"""What base changes."""
+
+import shlex
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.operation import operation
+from pyinfra.context import host
+from pyinfra.operations import apt, server
+
+from roles.base.layout import Directory
+from roles.paths import STATE, USER
+
+
+@operation()
+def packages_installed(packages: Iterable[str], installed: frozenset[str]) -> Generator[Any]:
+    """Install what is missing, from package lists at most an hour old.
+
+    + packages: names of the distribution's packages
+    + installed: those of them that the host has
+    """
+    missing = sorted(set(packages) - installed)
+    if not missing:
+        host.noop("all packages are installed")
+        return
+    yield from apt.packages._inner(packages=missing, update=True, cache_time=3600, no_recommends=True)
+
+
+@operation()
+def user_created(exists: bool) -> Generator[Any]:
+    """Create the system user that the server runs as: no shell, no home of its own.
+
+    + exists: whether the host has it
+    """
+    if exists:
+        host.noop(f"user {USER} exists")
+        return
+    yield from server.user._inner(
+        user=USER, system=True, home=STATE, shell="/usr/sbin/nologin", ensure_home=False, create_home=False
+    )
+
+
+@operation()
+def directories_created(
+    directories: Iterable[Directory], seen: frozenset[Directory]
+) -> Generator[StringCommand]:
+    """Create directories, and put back the owner and mode of those that differ.
+
+    + directories: as they should be
+    + seen: as they are
+    """
+    for directory in directories:
+        if directory in seen:
+            host.noop(f"{directory.path} is as declared")
+            continue
+        owner = f"-o {directory.user} -g {directory.group}"
+        yield StringCommand(f"install -d {owner} -m {directory.mode} {shlex.quote(directory.path)}")
