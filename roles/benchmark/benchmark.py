@@ -33,9 +33,7 @@ class Floor(Document):
     def _one_measure(self) -> Self:
         given = [self.tokens_per_second, self.share_of_reference, self.share_of_ceiling]
         if sum(value is not None for value in given) != 1:
-            raise ValueError(
-                "a floor takes exactly one of tokens_per_second, share_of_reference, share_of_ceiling"
-            )
+            raise ValueError("a floor takes exactly one of tokens_per_second, share_of_reference, share_of_ceiling")
         return self
 
 
@@ -104,9 +102,7 @@ class Benchmark(Document):
     def _measured(self, key: str, entries: Iterable[Floor | LatencyLimit]) -> None:
         for entry in entries:
             if entry.traffic not in self.traffic:
-                raise ValueError(
-                    f"{key} names the traffic {entry.traffic}; {nearest(entry.traffic, self.traffic)}"
-                )
+                raise ValueError(f"{key} names the traffic {entry.traffic}; {nearest(entry.traffic, self.traffic)}")
             if entry.concurrency not in self.concurrencies:
                 measured = ", ".join(map(str, self.concurrencies))
                 raise ValueError(
