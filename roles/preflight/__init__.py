@@ -1,0 +1,1 @@
+"""A host is checked before it is touched."""

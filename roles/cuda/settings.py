@@ -1,0 +1,58 @@
+"""Variables of the role cuda."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from roles.cuda.versions import MINIMUM_DRIVER, TOOLKITS, major
+from roles.settings import RoleSettings
+
+BootParameter = Annotated[str, StringConstraints(pattern=r"^[\w.,:=/-]+$")]
+
+
+class CudaSettings(RoleSettings):
+    """The NVIDIA driver, the host settings around it, and the CUDA toolkit."""
+
+    prefix: ClassVar[str] = "cuda_"
+
+    driver: Literal["manage", "require"] = "require"
+    """`manage` installs the open-module driver of `cuda_driver_branch` and keeps it; `require` only checks."""
+    driver_branch: int = Field(default=580, ge=525)
+    """Branch of the driver that `manage` installs; 580 is the first for CUDA 13 and NVIDIA's long-term one."""
+    reboot: Literal["allow", "refuse"] = "refuse"
+    """Whether a run may reboot the host, when the loaded driver or boot parameters are not the wanted ones."""
+    toolkit: Literal["pypi", "apt", "present"] = "pypi"
+    """Where nvcc comes from: NVIDIA's packages on PyPI, its apt repository, or `cuda_home` as it is."""
+    toolkit_version: str = Field(default="13.0.3", pattern=r"^\d+\.\d+(\.\d+)?$")
+    """Version of the toolkit, in quotes; its major version must be the one that the release's torch is built for."""
+    home: str = Field(default="", pattern=r"^(/[^\s'\"]*)?$")
+    """With `cuda_toolkit: present`, the toolkit's directory, e.g. /usr/local/cuda-13.0."""
+    apt_mirror: str = Field(default="", pattern=r"^((https?|file)://[^\s'\"]+)?$")
+    """URL to use in place of NVIDIA's apt repository for this distribution; empty: NVIDIA's own."""
+    apt_key: str = ""
+    """ASCII-armoured public key that `cuda_apt_mirror` is signed with; empty: NVIDIA's."""
+    persistence: bool | None = None
+    """Whether nvidia-persistenced keeps the GPUs initialised; unset: only seen to with `cuda_driver: manage`."""
+    power_limit_watts: int | None = Field(default=None, gt=0)
+    """Power limit of every GPU in W; unset: left alone."""
+    uvm_disable_hmm: bool = False
+    """Turn off nvidia-uvm's heterogeneous memory management, which has hung multi-GPU hosts on PCIe."""
+    sysctl: dict[Annotated[str, StringConstraints(pattern=r"^[\w./-]+$")], int | str] = Field(default_factory=dict)
+    """Kernel settings to own, e.g. {kernel.numa_balancing: 0, vm.swappiness: 0}."""
+    boot_parameters: tuple[BootParameter, ...] = ()
+    """Kernel boot parameters to add, e.g. [iommu=pt]; needs a reboot, by the rule of `cuda_reboot`."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.toolkit == "present" and not self.home:
+            raise ValueError("with cuda_toolkit: present, cuda_home must name the toolkit's directory")
+        if major(self.toolkit_version) not in MINIMUM_DRIVER:
+            raise ValueError(f"cuda_toolkit_version must be of CUDA {' or '.join(MINIMUM_DRIVER)}")
+        if self.toolkit == "pypi" and self.toolkit_version not in TOOLKITS:
+            raise ValueError(f"with cuda_toolkit: pypi, cuda_toolkit_version must be one of {', '.join(TOOLKITS)}")
+        return self
+
+    @property
+    def minimum_driver(self) -> str:
+        """The oldest driver that runs what the toolkit makes."""
+        return MINIMUM_DRIVER[major(self.toolkit_version)]
