@@ -1,0 +1,39 @@
+"""Read by pyinfra before anything else: checks the controller, and lets Slipway read the inventory."""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 -- the one file that an older Python gets to see
+    sys.exit(f"Slipway needs Python 3.11 or later, not {sys.version.split()[0]}")
+
+import tomllib
+from pathlib import Path
+
+import click
+from pyinfra import config
+from pyinfra_cli import cli
+
+ROOT = Path(__file__).resolve().parent
+config.REQUIRE_PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+from inventory import SiteInventory, load  # noqa: E402 -- needs the packages
+from roles.refusal import Refusal  # noqa: E402
+
+arguments = click.get_current_context().params
+for given in arguments["data"]:
+    if "=" not in given:
+        sys.exit(f"--data {given}: must be name=value")
+
+
+def make_inventory(source: str, override_data: dict[str, object], **options: object) -> SiteInventory:
+    """What pyinfra calls to load the inventory that the command line names; its own reads Python files only."""
+    if options.get("group_data_directories"):
+        sys.exit("--group-data: not accepted; Slipway reads the group_vars and host_vars of the inventory")
+    try:
+        inventory = load(source, override_data)
+        inventory.require(arguments["limit"], arguments["exclude"])
+    except Refusal as refusal:
+        sys.exit(str(refusal))
+    return inventory
+
+
+cli.make_inventory = make_inventory

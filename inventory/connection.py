@@ -1,0 +1,54 @@
+"""How a host is reached: Ansible's variables for it, and pyinfra's."""
+
+from typing import Final, Literal, get_type_hints
+
+from pydantic import Field
+from pyinfra.api.arguments import AllArguments
+from pyinfra.api.connectors import get_execution_connectors
+
+from roles.documents import Document
+
+ALIASES: Final = {
+    "ansible_host": "ssh_hostname",
+    "ansible_ssh_host": "ssh_hostname",
+    "ansible_port": "ssh_port",
+    "ansible_ssh_port": "ssh_port",
+    "ansible_user": "ssh_user",
+    "ansible_ssh_user": "ssh_user",
+    "ansible_password": "ssh_password",
+    "ansible_ssh_pass": "ssh_password",
+    "ansible_private_key_file": "ssh_key",
+    "ansible_ssh_private_key_file": "ssh_key",
+    "ansible_become": "_sudo",
+    "ansible_become_user": "_sudo_user",
+    "ansible_become_pass": "_sudo_password",
+    "ansible_become_password": "_sudo_password",
+}
+"""Ansible's name of a connection variable: pyinfra's name of the same."""
+
+
+class Connection(Document):
+    """The connection variables that most inventories need; pyinfra's other `ssh_…` names work as well."""
+
+    ssh_hostname: str | None = None
+    """Address or name to connect to, if it is not the host's own name; Ansible's `ansible_host`."""
+    ssh_port: int | None = Field(None, gt=0, lt=65536)
+    """Ansible's `ansible_port`."""
+    ssh_user: str | None = None
+    """Ansible's `ansible_user`."""
+    ssh_key: str | None = None
+    """File of the private key; Ansible's `ansible_ssh_private_key_file`."""
+    ssh_password: str | None = None
+    """Ansible's `ansible_password`; a key is the better choice."""
+    ansible_connection: Literal["ssh", "smart", "paramiko", "local"] = "ssh"
+    """`local`: this machine itself, without SSH, like the host `@local`."""
+    ansible_become_method: Literal["sudo"] = "sudo"
+    """How other rights are gained; of Ansible's methods only sudo."""
+    ansible_python_interpreter: str | None = None
+    """Accepted and not used: nothing on the host runs Python for Slipway."""
+
+
+PYINFRA: Final = frozenset(get_type_hints(AllArguments)) | frozenset(
+    name for connector in get_execution_connectors().values() for name in get_type_hints(connector.data_cls)
+)
+"""Names that pyinfra itself understands: every connector's data, and global arguments such as `_sudo`."""

@@ -1,0 +1,105 @@
+"""From what stands on pyinfra's command line to an inventory in which everything has been checked."""
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyinfra.connectors.sshuserclient.client import get_ssh_config
+
+from inventory.documents import read_models, read_profiles
+from inventory.hosts import Tree, only_hosts, read_hosts
+from inventory.layers import Layers
+from inventory.problems import Problems
+from inventory.site import Site, SiteInventory
+from inventory.values import plain, values_from
+from inventory.variables import check
+from inventory.yamlfile import EXTENSIONS, is_yaml, shown
+from roles.refusal import Refusal, nearest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+def load(source: str | Path, data: Mapping[str, object] | None = None, root: Path = ROOT) -> SiteInventory:
+    """The inventory that `source` means: a directory, one file of it, or hosts separated by commas.
+
+    `data` is what `--data` gave; `root` is where Slipway's own group_vars are.
+    Raises Refusal with one sentence for everything that is wrong, in all files and for all hosts.
+    """
+    problems = Problems()
+    tree, layers = _read(str(source), data or {}, root, problems)
+    groups = {"all": list(tree.hosts)}
+    for name in sorted(tree.groups.keys() - {"all"}, key=lambda name: (tree.depths[name], name)):
+        groups[name] = [host for host in tree.hosts if name in tree.groups_of(host)]
+
+    model_files, profile_files = layers.documents("models"), layers.documents("profiles")
+    models = read_models(model_files, problems)
+    profiles = read_profiles(profile_files, model_files, problems)
+    for name in groups.keys() & profile_files.keys():
+        problems.add(f"{shown(profile_files[name])}: a group has this name too; rename one of them")
+    layers.refuse_misspelt("group_vars", groups)
+    layers.refuse_misspelt("host_vars", tree.hosts)
+
+    overrides = values_from(data or {}, "--data")
+    hosts = {}
+    for host in tree.hosts:
+        values = layers.values(tree, host)
+        check(host, values | overrides, profile_files, problems)
+        hosts[host] = plain(values)
+    problems.refuse()
+    return SiteInventory(Site(models, profiles), hosts, groups, plain(overrides))
+
+
+def _read(source: str, data: Mapping[str, object], root: Path, problems: Problems) -> tuple[Tree, Layers]:
+    """The hosts, and the folders with variables that belong to them."""
+    path = Path(source)
+    own = (root / "inventory", root)
+    if not path.exists():
+        return only_hosts(_named(source, data)), Layers(shipped=(), site=own, problems=problems)
+    if path.is_dir():
+        directory = path.resolve()
+        files = [file for file in sorted(directory.iterdir()) if is_yaml(file) and file.is_file()]
+    else:
+        directory, files = path.resolve().parent, [path.resolve()]
+        if path.suffix not in EXTENSIONS:
+            raise Refusal(f"{source}: not an inventory; accepted are a directory, a YAML file, or hosts by name")
+    tree = read_hosts(files, problems)
+    if not tree.hosts:
+        problems.add(f"{source}: has no hosts; name some under `hosts:` in a YAML file")
+        problems.refuse()
+    try:
+        tree.depths  # noqa: B018
+    except Refusal as refusal:
+        problems.add(f"{source}: {refusal}")
+        problems.refuse()
+    site = (directory, directory.parent)
+    shipped = tuple(folder for folder in own if folder not in site)
+    return tree, Layers(shipped=shipped, site=site, problems=problems)
+
+
+def _named(source: str, data: Mapping[str, object]) -> list[str]:
+    """The hosts in `source`. Raises Refusal for one that nothing is known of: pyinfra would deploy to nobody."""
+    path = Path(source)
+    if path.suffix in EXTENSIONS[1:] or ("/" in source and "@" not in source):
+        beside = [shown(other) for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise Refusal(f"{source}: no such file or directory; {nearest(source, beside)}")
+    names = [name for name in source.split(",") if name]
+    if not names:
+        raise Refusal("the inventory is empty; accepted are a directory, a YAML file, or hosts by name")
+    for name in names:
+        if not name.startswith("@") and "ssh_hostname" not in data and not _resolves(name):
+            raise Refusal(f"{name}: neither a directory, nor a YAML file, nor a host whose name resolves")
+    return names
+
+
+def _resolves(name: str) -> bool:
+    """Whether a host's name has an address, by way of the user's ssh_config if it stands there."""
+    config = get_ssh_config()
+    options = config.lookup(name) if config else {}
+    if "proxyjump" in options or "proxycommand" in options:  # resolved elsewhere
+        return True
+    try:
+        socket.getaddrinfo(options.get("hostname", name), None)
+    except OSError:
+        return False
+    return True

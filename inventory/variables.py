@@ -1,0 +1,101 @@
+"""Which variables exist, and whether a host's values for them can be right."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from inventory.connection import PYINFRA, Connection
+from inventory.problems import Problems
+from inventory.site import PREVIOUS
+from inventory.values import Value, Values
+from roles.base.settings import BaseSettings
+from roles.benchmark.settings import BenchmarkSettings
+from roles.cuda.settings import CudaSettings
+from roles.documents import Document, sentence
+from roles.preflight.hardware import Hardware
+from roles.refusal import nearest
+from roles.serve.settings import ServeSettings
+from roles.settings import RoleSettings
+from roles.weights.settings import WeightsSettings
+
+SETTINGS: Final[tuple[type[RoleSettings], ...]] = (
+    BaseSettings,
+    BenchmarkSettings,
+    CudaSettings,
+    ServeSettings,
+    WeightsSettings,
+)
+"""The settings of every role: a new role adds its line here."""
+
+
+class Variables(Document):
+    """The variables that belong to no single role."""
+
+    profile: str
+    """The profile to serve: the name of a file in group_vars/profiles, or `previous`, the one before."""
+    profiles: tuple[str, ...] = ()
+    """Several profiles to serve at once, on GPUs that do not overlap, instead of `profile`."""
+    hardware: Hardware | None = None
+    """What the host should have."""
+    sweep: tuple[str, ...] = ()
+    """Profiles that sweep.py tries."""
+    vary: dict[str, object] = Field(default_factory=dict)
+    """Values that sweep.py tries on top of `profile`."""
+    bundle: str | None = None
+    """Directory made by `make bundle`, for a host without a network."""
+
+
+UNRETURNABLE: Final = frozenset({"host", "get", "dict", "datas", "override_datas"})
+"""Names for which pyinfra's `host.data.<name>` gives something of its own."""
+
+_DOCUMENTS: Final[tuple[tuple[type[Document], str], ...]] = (
+    (Variables, ""),
+    (Connection, ""),
+    *((settings, settings.prefix) for settings in SETTINGS),
+)
+_NAMES: Final = [[prefix + name for name in document.model_fields] for document, prefix in _DOCUMENTS]
+KNOWN: Final = frozenset(name for names in _NAMES for name in names)
+"""Every variable of Slipway's own. pyinfra has more; Ansible's connection variables are translated before."""
+
+
+def check(host: str, values: Values, profiles: Iterable[str], problems: Problems) -> None:
+    """Complain of whatever one host's variables cannot be: unknown, of a wrong type, out of bounds."""
+    for name, value in values.items():
+        if name in UNRETURNABLE:
+            problems.add(f"{value.source}: {name}: not accepted as a variable's name, because pyinfra uses it")
+        elif name not in KNOWN and name not in PYINFRA:
+            problems.add(f"{value.source}: {value.written}: unknown variable; {nearest(name, KNOWN)}")
+    for (document, prefix), names in zip(_DOCUMENTS, _NAMES, strict=True):
+        own = {name.removeprefix(prefix): values[name].value for name in names if name in values}
+        try:
+            document.model_validate(own)
+        except ValidationError as error:
+            for problem in error.errors():
+                problems.add(_refusal(document, problem, prefix, values.get(prefix + str(problem["loc"][0])), host))
+    _check_profiles(values, set(profiles), problems)
+
+
+def _check_profiles(values: Values, profiles: set[str], problems: Problems) -> None:
+    for name in ("profile", "profiles", "sweep"):
+        value = values.get(name, Value((), "", ""))
+        for wanted in value.value if isinstance(value.value, list) else [value.value]:
+            if isinstance(wanted, str) and wanted not in profiles | ({PREVIOUS} if name == "profile" else set()):
+                problems.add(f"{value.source}: {name}: unknown profile {wanted}; {nearest(wanted, profiles)}")
+
+
+def variables_of(data: Mapping[str, object]) -> Variables:
+    """The typed variables in a host's data, which `check` has accepted before."""
+    return Variables.model_validate({name: data[name] for name in Variables.model_fields if name in data})
+
+
+def _refusal(document: type[Document], problem: ErrorDetails, prefix: str, value: Value | None, host: str) -> str:
+    text = sentence(document, problem, prefix)
+    if value is None:
+        return f"host {host}: {text}"
+    text = text.replace(prefix + str(problem["loc"][0]), value.written, 1)
+    if problem["type"] == "string_type" and isinstance(problem["input"], int | float):
+        example = f"--data '{value.written}=\"1.10\"'" if value.source == "--data" else f'{value.written}: "1.10"'
+        text += f"; put it in quotes, as in {example}"
+    return f"{value.source}: {text}"
