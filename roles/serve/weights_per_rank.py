@@ -414,7 +414,7 @@ def _mtp_weights(model: Model, placement: Placement) -> tuple[list[Weight], list
 
 
 def _draft_model_weights(model: Model, draft: Model, algorithm: str) -> tuple[list[Weight], list[Weight]]:
-    """A draft model of its own: EAGLE-3 (llama_eagle3.py, kimi_k25_eagle3.py), DFlash (dflash.py), any small model."""
+    """A draft model of its own: EAGLE-3 (llama_eagle3.py, kimi_k25_eagle3.py), DFlash (dflash.py), any other."""
     a = draft.architecture
     if algorithm == "EAGLE3":
         auxiliary = len(a.target_layer_ids) or 3

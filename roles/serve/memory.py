@@ -1,0 +1,287 @@
+"""Whether a profile fits into its GPUs, before ten minutes are spent on loading it. Pure, a few milliseconds.
+
+SGLang measures the free memory B before it loads, and gives to the KV cache what the weights leave of
+B x mem_fraction_static. What it allocates later has to fit into the rest, B x (1 - mem_fraction_static): nothing
+checks that before the server runs out of memory. Too low a fraction leaves no KV cache, too high a one no room
+for the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roles.preflight.hardware import Hardware
+from roles.refusal import Refusal
+from roles.serve.buffers import GIB, MIB, Buffer, buffers
+from roles.serve.kv_cache import bytes_per_token
+from roles.serve.parallelism import Parallelism
+from roles.serve.profile import Profile
+from roles.serve.sizing import Sizing
+from roles.serve.weights_per_rank import Placement, StageWeights, checkpoint_bytes, weights_per_rank
+from roles.weights.model import Model
+
+CONTEXT: Final = 1230 * MIB
+"""Gone before weights load: driver and CUDA context (H200: 143771 MiB in all, 139.20 GiB free)."""
+COMMUNICATORS: Final = 1118 * MIB
+"""And what NCCL takes with several GPUs (eight RTX PRO 6000: 97887 MiB in all, 93.30 GiB free)."""
+MULTIMODAL: Final = 100 * MIB
+"""Kept out of the KV cache for the vision tower's embeddings (`SGLANG_VLM_CACHE_SIZE_MB`)."""
+
+BAND_START: Final = 0.1 * GIB
+BAND_START_SEVERAL: Final = 2.0 * GIB
+"""How far B may be off when it is derived from the GPU's size: NCCL's share depends on its settings."""
+BAND_WEIGHTS: Final = 0.005
+BAND_BUFFERS: Final = 0.25
+BAND_FRAGMENTS: Final = 0.3 * GIB
+"""Memory that the allocator holds and nobody can use."""
+
+TOKENS_BAND: Final = 0.02
+
+
+class Verdict(StrEnum):
+    """What a plan says about a profile."""
+
+    OK = "OK"
+    TIGHT = "TIGHT"
+    """It may work: within the error band, or with less KV cache than one request of full length."""
+    NO = "NO"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Values of mem_fraction_static from `low` to `high`; empty where low exceeds high."""
+
+    low: float
+    high: float
+
+    @property
+    def is_empty(self) -> bool:
+        return self.low > self.high
+
+    def __contains__(self, fraction: float) -> bool:
+        return self.low <= fraction <= self.high
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would help: a flag, and the direction in which to move it."""
+
+    flag: str
+    direction: str
+    """`lower`, `raise`, or what to do instead."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one profile needs on each of its GPUs. Bytes, for the rank that has most, unless a name says otherwise."""
+
+    gpus: int
+    free_at_start: int
+    """B: free memory of one GPU before weights load, declared or derived from the GPU's size."""
+    mem_fraction_static: float
+    stages: tuple[StageWeights, ...]
+    """Weights of a rank of each pipeline stage, by part of the model."""
+    kv_bytes_per_token: int
+    tokens: int
+    """Tokens in the KV cache of one attention group; 0 where no room is left for it."""
+    context_length: int
+    max_running_requests: int
+    buffers: tuple[Buffer, ...]
+    """Allocated after the KV cache is sized."""
+    load_bytes: int
+    """Bytes of the checkpoints that a start reads from disk."""
+    verdict: Verdict
+    feasible: Interval
+    """Fractions at which the verdict is not NO: the profile may start and serve. Empty: none does."""
+    safe: Interval
+    """Fractions at which both sides hold even at the bad end of the error band."""
+    breaks: str
+    """The first thing that does not fit, in words; empty for OK."""
+    change: Change | None
+    """What to change, and in which direction; None for OK."""
+    band_kv: int
+    """Error band of what is left for the KV cache."""
+    band_buffers: int
+    """Error band of what must fit beside it."""
+
+    @property
+    def weights(self) -> int:
+        return max(stage.total for stage in self.stages)
+
+    @property
+    def kv_cache(self) -> int:
+        return self.tokens * self.kv_bytes_per_token
+
+    @property
+    def outside(self) -> int:
+        """B x (1 - fraction): the room for the buffers."""
+        return int(self.free_at_start * (1 - self.mem_fraction_static))
+
+    @property
+    def buffers_total(self) -> int:
+        return sum(buffer.bytes for buffer in self.buffers)
+
+    @property
+    def requests_at_context(self) -> float:
+        """How many requests of full context length the KV cache holds, over all attention groups' ranks of one."""
+        return self.tokens / self.context_length
+
+
+def estimate(
+    model: Model,
+    profile: Profile,
+    hardware: Hardware,
+    draft: Model | None = None,
+    free_at_start: int | None = None,
+) -> Estimate:
+    """What `profile` needs on each GPU of `hardware`.
+
+    `free_at_start` is B in bytes where it was measured. Raises Refusal for hardware without GPUs or without a memory
+    size, for sizes that do not nest, and for values that cannot be estimated.
+    """
+    if hardware.gpus < 1:
+        raise Refusal("hardware.gpus: must be at least 1 to estimate GPU memory, not 0")
+    if hardware.memory_mib < 1 and free_at_start is None:
+        raise Refusal("hardware.memory_mib: required to estimate GPU memory, but not given")
+    parallelism = Parallelism.of(profile.server)
+    sizing = Sizing.of(model, profile, parallelism, hardware)
+    stages = weights_per_rank(model, profile, parallelism, draft)
+    several = parallelism.tp * parallelism.pp > 1
+    start = free_at_start or hardware.memory_mib * MIB - CONTEXT - (COMMUNICATORS if several else 0)
+    cell = _largest_cell(model, profile, parallelism, sizing, draft)
+
+    held = max(stage.total for stage in stages) + (MULTIMODAL if _is_multimodal(model, profile) else 0)
+    tokens = _tokens(start * sizing.mem_fraction_static - held, cell, sizing)
+    allocated = buffers(model, sizing, parallelism, hardware, tokens)
+    measured = free_at_start is not None
+    band_start = BAND_START if measured or not several else BAND_START_SEVERAL
+    band_kv = int(band_start + BAND_WEIGHTS * held)
+    band_buffers = int(BAND_FRAGMENTS + BAND_BUFFERS * sum(b.bytes for b in allocated))
+
+    least = max(2, sizing.page_size) * cell
+    full = sizing.context_length * cell
+    need = sum(b.bytes for b in allocated)
+    feasible = Interval((held + least - band_kv) / start, 1 - (need - band_buffers) / start)
+    safe = Interval((held + full + band_kv) / start, 1 - (need + band_buffers) / start)
+    fraction = sizing.mem_fraction_static
+    verdict = Verdict.NO if fraction not in feasible else Verdict.OK if fraction in safe else Verdict.TIGHT
+    breaks, change = _why(verdict, fraction, feasible if verdict is Verdict.NO else safe, allocated, tokens, sizing)
+    return Estimate(
+        gpus=parallelism.gpus,
+        free_at_start=start,
+        mem_fraction_static=fraction,
+        stages=stages,
+        kv_bytes_per_token=cell,
+        tokens=tokens,
+        context_length=sizing.context_length,
+        max_running_requests=sizing.requests(tokens),
+        buffers=allocated,
+        load_bytes=checkpoint_bytes(model) + (checkpoint_bytes(draft) if draft else 0),
+        verdict=verdict,
+        feasible=feasible,
+        safe=safe,
+        breaks=breaks,
+        change=change,
+        band_kv=band_kv,
+        band_buffers=band_buffers,
+    )
+
+
+def _largest_cell(
+    model: Model, profile: Profile, parallelism: Parallelism, sizing: Sizing, draft: Model | None
+) -> int:
+    """Bytes per token of the pipeline stage with most: it decides, because stages agree on the fewest tokens."""
+    algorithm = profile.server.get("speculative_algorithm")
+    return max(
+        bytes_per_token(
+            model,
+            layers,
+            parallelism,
+            sizing.kv_cache_dtype,
+            sizing.plain_sparse_rows,
+            None if algorithm is None else str(algorithm),
+            draft,
+        )
+        for layers in Placement.of(model, profile, parallelism).stages
+    )
+
+
+def _is_multimodal(model: Model, profile: Profile) -> bool:
+    return model.architecture.vision_config is not None and not profile.server.get("language_only")
+
+
+def _tokens(room: float, cell: int, sizing: Sizing) -> int:
+    tokens = max(0, int(room)) // cell
+    if sizing.max_total_tokens is not None:
+        tokens = min(tokens, sizing.max_total_tokens)
+    return tokens // sizing.page_size * sizing.page_size
+
+
+def _why(
+    verdict: Verdict, fraction: float, interval: Interval, allocated: tuple[Buffer, ...], tokens: int, sizing: Sizing
+) -> tuple[str, Change | None]:
+    """What breaks first, and what to change."""
+    if verdict is Verdict.OK:
+        return "", None
+    if interval.is_empty:
+        largest = max((b for b in allocated if b.grows_with), key=lambda b: b.bytes)
+        if interval.low > 1:
+            return "weights and KV cache exceed the GPU", Change("tp_size or pp_size", "raise")
+        return (
+            f"no fraction leaves room for both the KV cache and {largest.name}",
+            Change(largest.grows_with, "lower"),
+        )
+    if fraction < interval.low:
+        what = "the weights leave no room for the KV cache"
+        if tokens:
+            what = (
+                f"the KV cache holds {tokens} tokens, less than one request of {sizing.context_length} or close to it"
+            )
+        return what, Change("mem_fraction_static", "raise")
+    largest = max(allocated, key=lambda b: b.bytes)
+    return f"{largest.name} and other buffers do not fit beside the KV cache", Change("mem_fraction_static", "lower")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One predicted figure against what a server reported."""
+
+    name: str
+    predicted: float
+    reported: float
+    band: float
+    """Largest difference that the estimate claims for itself, in the unit of the figures."""
+
+    @property
+    def exceeds_band(self) -> bool:
+        return abs(self.reported - self.predicted) > self.band
+
+
+def compare(predicted: Estimate, reported: Mapping[str, object]) -> tuple[Difference, ...]:
+    """The estimate against `memory_usage` of a started server's /server_info; sizes in GiB.
+
+    A figure that the server does not report is left out.
+    """
+    draft = predicted.stages[-1].parts.get("draft", 0)
+    weights = max(stage.total for stage in predicted.stages) - (draft if len(predicted.stages) == 1 else 0)
+    tokens_band = TOKENS_BAND * predicted.tokens + predicted.band_kv / predicted.kv_bytes_per_token
+    kv_band = (TOKENS_BAND * predicted.kv_cache + predicted.band_kv) / GIB
+    graphs = sum(b.bytes for b in predicted.buffers if b.name.endswith(" graphs"))
+    lines = [
+        ("weight", weights / GIB, _number(reported.get("weight")), 0.01 * weights / GIB),
+        ("kvcache", predicted.kv_cache / GIB, _number(reported.get("kvcache")), kv_band),
+        ("token_capacity", predicted.tokens, _number(reported.get("token_capacity")), tokens_band),
+        ("graph", graphs / GIB, _graphs(reported.get("graph")), predicted.band_buffers / GIB),
+    ]
+    return tuple(Difference(name, ours, theirs, band) for name, ours, theirs, band in lines if theirs is not None)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _graphs(value: object) -> float | None:
+    if not isinstance(value, Mapping):
+        return None
+    return sum(number for part in value.values() if (number := _number(part)) is not None)
