@@ -16,9 +16,10 @@ from roles.refusal import Refusal
 from roles.serve.buffers import GIB, MIB, Buffer, buffers
 from roles.serve.kv_cache import bytes_per_token
 from roles.serve.parallelism import Parallelism
+from roles.serve.placement import Placement
 from roles.serve.profile import Profile
 from roles.serve.sizing import Sizing
-from roles.serve.weights_per_rank import Placement, StageWeights, checkpoint_bytes, weights_per_rank
+from roles.serve.weights_per_rank import StageWeights, checkpoint_bytes, weights_per_rank
 from roles.weights.model import Model
 
 CONTEXT: Final = 1230 * MIB
