@@ -1,0 +1,51 @@
+# `make` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+BIN := .venv/bin
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
+
+.PHONY: help lab lab-down lint format quick test clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+lab: ## Boot the local test host, reached over SSH on 127.0.0.1:2222
+	@python3 -m tests.lab up
+	@python3 -m tests.lab status
+
+lab-down: ## Remove every local test host; downloads are kept
+	@python3 -m tests.lab down
+
+lint: .venv/synced ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/synced ## Put the code in its one form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+quick: .venv/synced ## Run the tests that need no host
+	$(BIN)/pytest
+
+test: ## Check style and types, run every test, and remove the lab, also after a failure
+	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \
+	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest tests/lab
+
+clean: lab-down ## Remove all that was made here: hosts, downloads, virtual environment
+	$(SUDO) rm -rf .lab
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/synced: uv.lock pyproject.toml | $(UV)
+	$(UV) sync --locked --quiet
+	@touch $@
+
+.lab/uv/bin/uv: .ci/uv.txt
+	@python3 -c 'import ensurepip' 2>/dev/null \
+	    || { $(SUDO) apt-get update --quiet && $(SUDO) apt-get install --quiet --yes python3-venv; }
+	python3 -m venv --clear .lab/uv
+	.lab/uv/bin/pip install --quiet --require-hashes --requirement .ci/uv.txt
+	@touch $@
