@@ -40,13 +40,13 @@ def bytes_per_token(
     a = model.architecture
     if a.is_latent:
         row = _latent_bytes(a, element, plain_sparse_rows)
-        size = row * len(layers) + sum(_indexer_bytes(a) for layer in layers if a.has_indexer(layer))
+        size = row * len(layers) + sum(indexer_bytes(a) for layer in layers if a.has_indexer(layer))
     else:
         row = _grouped_bytes(a, element, parallelism.attn_tp)
         size = row * len(layers)
     if algorithm in DRAFT_LIKE_TARGET and layers:
         drafted = draft.architecture.num_hidden_layers if draft else 1
-        return size + drafted * (row + (_indexer_bytes(a) if a.is_sparse else 0))
+        return size + drafted * (row + (indexer_bytes(a) if a.is_sparse else 0))
     if algorithm == "DFLASH" and draft is not None:
         d = draft.architecture
         return size + d.num_hidden_layers * _grouped_bytes(d, element, parallelism.attn_tp)
@@ -61,7 +61,7 @@ def _latent_bytes(a: Architecture, element: int, plain_sparse_rows: bool) -> int
     return (latent + rotary) * element
 
 
-def _indexer_bytes(a: Architecture) -> int:
+def indexer_bytes(a: Architecture) -> int:
     """An fp8 key and an fp32 scale per 128 of it."""
     width = a.index_head_dim or 0
     return width + width // 128 * 4

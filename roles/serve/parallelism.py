@@ -156,9 +156,6 @@ def _placement(
 
 def _named_gpus(profile: Profile, hardware: Hardware) -> str | None:
     """What is wrong with the GPUs that the profile names."""
-    for flag in ("base_gpu_id", "gpu_id_step"):
-        if flag in profile.server:
-            return f"server.{flag}: name the GPUs in the profile's `gpus` instead, e.g. `gpus: [4, 5, 6, 7]`"
     if hardware.gpus == 0:
         return "gpus: the host has none, and only a profile with `device: cpu` needs none"
     if profile.gpus == "all":
@@ -297,22 +294,13 @@ def _dimensions(parallelism: Parallelism, server: Mapping[str, Flag], architectu
 
 
 def _stages(parallelism: Parallelism, profile: Profile, architecture: Architecture) -> list[str]:
-    """Whether the layers can be shared out over pipeline stages (distributed/utils.py get_pp_indices,
-    check_pipeline_parallel_compat)."""
+    """Whether the model can run in pipeline stages (check_pipeline_parallel_compat)."""
     pp, layers = parallelism.pp, architecture.num_hidden_layers
     if pp == 1:
         return []
     problems = []
     if pp > layers:
         problems.append(f"server.pp_size: {pp} stages are more than the model's {layers} layers")
-    partition = profile.environment.get("SGLANG_PP_LAYER_PARTITION")
-    if partition is not None:
-        stages = [int(stage) if stage.strip().isdecimal() else 0 for stage in partition.split(",")]
-        if len(stages) != pp or sum(stages) != layers or min(stages) < 1:
-            problems.append(
-                f"environment.SGLANG_PP_LAYER_PARTITION: takes {pp} numbers of layers (pp_size) with the sum "
-                f"{layers} (num_hidden_layers), not {partition!r}"
-            )
     algorithm = profile.server.get("speculative_algorithm")
     if algorithm is not None and not (
         algorithm in ("EAGLE", "NEXTN") and profile.environment.get("SGLANG_ENABLE_PP_SPEC") in ("1", "true")
