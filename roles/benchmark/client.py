@@ -1,17 +1,20 @@
-"""SGLang's own benchmark client: its command line, its environment, and what its rows mean. Pure."""
+"""SGLang's own benchmark client: its environment and its command lines. Pure."""
 
-import json
-import math
-import re
 from collections.abc import Mapping
-from typing import Final, cast
+from dataclasses import dataclass
+from typing import Final
 
-from roles.benchmark.benchmark import Goodput
-from roles.benchmark.rounds import Round
-from roles.refusal import Refusal
+from pydantic import JsonValue
+
+from roles.benchmark.benchmark import Benchmark, Goodput
+from roles.benchmark.gate import BUSY_CLIENT
+from roles.benchmark.rounds import Level, Round, repeats, warm_ups
 
 MODULE: Final = "sglang.benchmark.serving"
 """`python -m` this, with the arguments of a round, is the same measurement by hand."""
+
+AGREEMENT: Final = 0.05
+"""Two rounds of the warm-up agree if their throughput differs by no more than this share."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "HF_HUB_OFFLINE": "1",
@@ -20,36 +23,56 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "PYTHONUNBUFFERED": "1",
 }
 
-_SECRET: Final = re.compile(
-    r"(api|access|secret|private)[-_]?key|password|secret|credential|[-_]token$|^token$", re.I
-)
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+@dataclass(frozen=True)
+class Subject:
+    """Where the server is and what the client needs; all paths are on the host."""
+
+    base_url: str
+    tokenizer: str
+    """Directory of the model."""
+    directory: str
+    """Where the plan, the output and the client's log are while it measures."""
+    key_file: str | None = None
+    """Holds the server's API key, where it has one."""
+
+    @property
+    def output(self) -> str:
+        return f"{self.directory}/output.jsonl"
 
 
-def arguments(entry: Round, base_url: str, tokenizer: str, output: str, goodput: Goodput | None) -> list[str]:
-    """The client's arguments for one round. Prompts are random token ids, sent as ids, of exact length."""
-    return [
-        *_common(entry, base_url, tokenizer, output),
-        "--cache-report",
-        *(["--goodput", *_objectives(goodput)] if goodput else []),
-    ]
+def plan(subject: Subject, benchmark: Benchmark, level: Level, round_limit: int) -> dict[str, JsonValue]:
+    """What program.py is to do: the rounds in their order, each with the client's arguments."""
 
+    def entry(one: Round) -> JsonValue:
+        output = f"{subject.directory}/client.jsonl"
+        common = _common(one, subject.base_url, subject.tokenizer, output)
+        return {
+            "round": one.model_dump(mode="json"),
+            "arguments": [*common, *_reports(benchmark.goodput)],
+            "rust_arguments": [*common, "--rust-client"],
+        }
 
-def rust_arguments(entry: Round, base_url: str, tokenizer: str, output: str) -> list[str]:
-    """The same round by the client's Rust mode, for when the Python one is the bottleneck.
-
-    That mode reports neither cached tokens nor goodput.
-    """
-    return [*_common(entry, base_url, tokenizer, output), "--rust-client"]
+    return {
+        "module": MODULE,
+        "base_url": subject.base_url,
+        "key_file": subject.key_file,
+        "output": subject.output,
+        "round_limit": round_limit,
+        "agreement": AGREEMENT,
+        "busy_client": BUSY_CLIENT,
+        "warm_ups": [[entry(one) for one in series] for series in warm_ups(benchmark, level)],
+        "rounds": [entry(one) for one in repeats(benchmark, level)],
+    }
 
 
 def _common(entry: Round, base_url: str, tokenizer: str, output: str) -> list[str]:
+    """Prompts are random token ids of exact length, sent as ids."""
     point = entry.point
     options = {
         "--backend": "sglang",
         "--base-url": base_url,
-        "--ready-check-timeout-sec": 0,  # readiness is known; the client would only ask whether the port is bound
+        "--ready-check-timeout-sec": 0,  # the client would only ask whether the port is bound
         "--model": tokenizer,
         "--tokenizer": tokenizer,
         "--dataset-name": "random-ids",
@@ -65,62 +88,10 @@ def _common(entry: Round, base_url: str, tokenizer: str, output: str) -> list[st
     return [*pairs, "--tokenize-prompt", "--flush-cache", "--disable-tqdm"]
 
 
-def _objectives(goodput: Goodput) -> list[str]:
+def _reports(goodput: Goodput | None) -> list[str]:
+    """What the client's Rust mode cannot report."""
+    if goodput is None:
+        return ["--cache-report"]
     named = {"ttft": goodput.ttft_ms, "tpot": goodput.tpot_ms, "e2el": goodput.e2e_ms}
-    return [f"{name}:{limit:g}" for name, limit in named.items() if limit is not None]
-
-
-def parsed_row(line: str, source: str) -> dict[str, Json]:
-    """One line of the client's output file as strict JSON, without the server's secrets.
-
-    The client writes the bare words Infinity and NaN, which JSON does not know: they become null.
-    Raises Refusal if the line is no JSON object.
-    """
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise Refusal(f"{source}: not a row of the benchmark client: {error}") from None
-    if not isinstance(row, dict):
-        raise Refusal(f"{source}: not a row of the benchmark client: a {type(row).__name__}, not an object")
-    row.pop("server_info", None)
-    return cast(dict[str, Json], without_secrets(_finite(row)))
-
-
-def _finite(value: Json) -> Json:
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case list():
-            return [_finite(item) for item in value]
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case _:
-            return value
-
-
-def without_secrets(value: Json) -> Json:
-    """`value` with every entry whose name says that it is a key, a password or a token replaced."""
-    match value:
-        case dict():
-            return {
-                key: "(redacted)" if _SECRET.search(key) and item else without_secrets(item)
-                for key, item in value.items()
-            }
-        case list():
-            return [without_secrets(item) for item in value]
-        case _:
-            return value
-
-
-def arguments_without_secrets(command: list[str]) -> list[str]:
-    """A command line with the values of its secret options replaced."""
-    secret = [bool(_SECRET.search(word)) and word.startswith("--") for word in command]
-    shown = []
-    for index, word in enumerate(command):
-        if secret[index] and "=" in word:
-            shown.append(word.partition("=")[0] + "=(redacted)")
-        elif index and secret[index - 1] and "=" not in command[index - 1]:
-            shown.append("(redacted)")
-        else:
-            shown.append(word)
-    return shown
+    objectives = [f"{name}:{limit:g}" for name, limit in named.items() if limit is not None]
+    return ["--cache-report", "--goodput", *objectives]

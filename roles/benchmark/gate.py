@@ -117,7 +117,7 @@ def _floors(record: Record, benchmark: Benchmark, references: Mapping[int, float
             "floor",
             floor,
             "passed" if figure.median >= limit else "failed",
-            f"{figure.median:.1f} tok/s (95 % interval {low:.1f} to {high:.1f}), floor {limit:.1f}{origin}",
+            f"{figure.median:.1f} tok/s (95% interval {low:.1f} to {high:.1f}), floor {limit:.1f}{origin}",
             measured=figure.median,
             limit=limit,
         )

@@ -1,0 +1,64 @@
+"""What benchmark reads from a host."""
+
+import base64
+import gzip
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyinfra.api.host import Host
+
+from roles.benchmark.record import Name, Record
+from roles.observation import observe
+from roles.paths import RECORDS
+from roles.refusal import Refusal
+
+HISTORY = 30
+"""How many of a profile's records are compared with: enough to know its noise."""
+
+
+@dataclass(frozen=True)
+class BenchmarkFacts:
+    """What has been proven on a host, and what it was proven on."""
+
+    names: Sequence[Name]
+    """Of all records, the oldest first."""
+    gpus: tuple[str, ...]
+    """Name and driver of each, as nvidia-smi prints them: `NVIDIA H200, 580.82.07`."""
+
+    @property
+    def machine(self) -> str:
+        return "; ".join(self.gpus)
+
+    def family(self, profile: str) -> str:
+        """Records of a profile can be compared as long as it runs on GPUs of the same kind and number."""
+        kinds = sorted({gpu.partition(",")[0] for gpu in self.gpus})
+        return f"{profile} on {len(self.gpus)} x {' and '.join(kinds)}" if kinds else f"{profile} on the CPU"
+
+
+def benchmark_facts(host: Host) -> BenchmarkFacts:
+    """Ask for the records' names and the GPUs."""
+    seen = observe(
+        host,
+        {
+            "records": f"ls -1 {RECORDS}",
+            "gpus": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
+        },
+    )
+    names = sorted(name for line in seen["records"] if (name := Name.parsed(line)) is not None)
+    return BenchmarkFacts(names, tuple(line.strip() for line in seen["gpus"]))
+
+
+def history(host: Host, facts: BenchmarkFacts, profile: str) -> list[Record]:
+    """The last accepted records of a profile. One that cannot be read is reported and passed over."""
+    wanted = [name for name in facts.names if name.profile == profile and name.outcome == "accepted"]
+    programs = {str(name): f"gzip -c {shlex.quote(f'{RECORDS}/{name}')} | base64 -w 0" for name in wanted[-HISTORY:]}
+    records = []
+    for name, lines in (observe(host, programs) if programs else {}).items():
+        try:
+            text = gzip.decompress(base64.b64decode("".join(lines))).decode()
+            records.append(Record.read_json(text, f"{RECORDS}/{name}"))
+        except (OSError, EOFError, ValueError) as error:
+            reason = str(error) if isinstance(error, Refusal) else f"{RECORDS}/{name}: {error}"
+            host.log(f"not compared with: {reason}")
+    return records
