@@ -1,6 +1,6 @@
 """How a host is reached: Ansible's variables for it, and pyinfra's."""
 
-from typing import Final, Literal, get_type_hints
+from typing import Final, Literal
 
 from pydantic import Field
 from pyinfra.api.arguments import AllArguments
@@ -48,7 +48,7 @@ class Connection(Document):
     """Accepted and not used: nothing on the host runs Python for Slipway."""
 
 
-PYINFRA: Final = frozenset(get_type_hints(AllArguments)) | frozenset(
-    name for connector in get_execution_connectors().values() for name in get_type_hints(connector.data_cls)
+PYINFRA: Final = frozenset(AllArguments.__annotations__) | frozenset(
+    name for connector in get_execution_connectors().values() for name in connector.data_cls.__annotations__
 )
 """Names that pyinfra itself understands: every connector's data, and global arguments such as `_sudo`."""

@@ -60,14 +60,14 @@ class Layers:
         for layer in (*self.shipped, *self.site):
             directory = layer / kind
             entries = {entry.stem if entry.suffix else entry.name: entry for entry in _entries(directory)}
-            without_file = known - entries.keys()
+            without_file = {_sound(name): name for name in known - entries.keys()}
             for name in entries.keys() - known - set(FOLDERS):
-                close = get_close_matches(name, without_file, n=1, cutoff=NEAR)
-                if close and _digits(close[0]) == _digits(name):
-                    self.problems.add(
-                        f"{shown(entries[name])}: no {kind.removesuffix('_vars')} has this name; "
-                        f"did you mean {close[0]}?"
-                    )
+                for close in get_close_matches(_sound(name), without_file, n=1, cutoff=NEAR):
+                    if _digits(close) == _digits(name):
+                        self.problems.add(
+                            f"{shown(entries[name])}: no {kind.removesuffix('_vars')} has this name; "
+                            f"did you mean {without_file[close]}?"
+                        )
 
     def _files(self, layers: Sequence[Path], kind: Kind, names: Sequence[str]) -> Values:
         values: Values = {}
@@ -79,6 +79,8 @@ class Layers:
 
     def _of(self, directory: Path, name: str) -> list[Path]:
         """The files of one group or host: one file, or all files of a folder, folders in it included."""
+        if name in FOLDERS:
+            return []
         found = [path for path in (directory / f"{name}{extension}" for extension in EXTENSIONS) if path.exists()]
         for unread in found[1:]:
             self.problems.add(f"{shown(unread)}: not accepted beside {shown(found[0])}, which is read instead of it")
@@ -106,6 +108,11 @@ def _files_below(folder: Path) -> list[Path]:
         elif not path.suffix:
             found.extend(_files_below(path))
     return found
+
+
+def _sound(name: str) -> str:
+    """A name without what is easily mistaken in it."""
+    return name.lower().replace("-", "_")
 
 
 def _digits(name: str) -> str:

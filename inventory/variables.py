@@ -1,12 +1,13 @@
 """Which variables exist, and whether a host's values for them can be right."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from inventory.connection import PYINFRA, Connection
+from inventory.connection import ALIASES, PYINFRA, Connection
 from inventory.problems import Problems
 from inventory.site import PREVIOUS
 from inventory.values import Value, Values
@@ -18,6 +19,7 @@ from roles.preflight.hardware import Hardware
 from roles.refusal import nearest
 from roles.serve.settings import ServeSettings
 from roles.settings import RoleSettings
+from roles.sglang.settings import SglangSettings
 from roles.weights.settings import WeightsSettings
 
 SETTINGS: Final[tuple[type[RoleSettings], ...]] = (
@@ -25,6 +27,7 @@ SETTINGS: Final[tuple[type[RoleSettings], ...]] = (
     BenchmarkSettings,
     CudaSettings,
     ServeSettings,
+    SglangSettings,
     WeightsSettings,
 )
 """The settings of every role: a new role adds its line here."""
@@ -66,7 +69,7 @@ def check(host: str, values: Values, profiles: Iterable[str], problems: Problems
         if name in UNRETURNABLE:
             problems.add(f"{value.source}: {name}: not accepted as a variable's name, because pyinfra uses it")
         elif name not in KNOWN and name not in PYINFRA:
-            problems.add(f"{value.source}: {value.written}: unknown variable; {nearest(name, KNOWN)}")
+            problems.add(f"{value.source}: {value.written}: unknown variable; {_nearest_variable(value.written)}")
     for (document, prefix), names in zip(_DOCUMENTS, _NAMES, strict=True):
         own = {name.removeprefix(prefix): values[name].value for name in names if name in values}
         try:
@@ -75,6 +78,11 @@ def check(host: str, values: Values, profiles: Iterable[str], problems: Problems
             for problem in error.errors():
                 problems.add(_refusal(document, problem, prefix, values.get(prefix + str(problem["loc"][0])), host))
     _check_profiles(values, set(profiles), problems)
+
+
+def _nearest_variable(name: str) -> str:
+    close = get_close_matches(name, KNOWN | ALIASES.keys(), n=1)
+    return f"did you mean {close[0]}?" if close else "docs/variables.md lists all"
 
 
 def _check_profiles(values: Values, profiles: set[str], problems: Problems) -> None:

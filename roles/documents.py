@@ -1,7 +1,7 @@
 """Typed documents: whatever a user writes in YAML becomes one of these, or a refusal."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -48,6 +48,7 @@ def _fields_at(document: type[BaseModel], path: tuple[int | str, ...]) -> list[s
     current: type[BaseModel] | None = document
     for part in path:
         field = current.model_fields.get(str(part)) if current else None
-        annotation = field.annotation if field else None
-        current = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+        if field:  # otherwise a place in a list or mapping of documents
+            inner = (field.annotation, *get_args(field.annotation))
+            current = next((kind for kind in inner if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
     return list(current.model_fields) if current else []

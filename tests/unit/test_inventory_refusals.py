@@ -1,0 +1,258 @@
+"""Whatever a user writes wrong is refused in one sentence that names the file, the key and what is accepted."""
+
+from pathlib import Path
+
+import pytest
+
+from inventory import load
+from inventory.loader import ROOT
+from inventory.variables import SETTINGS
+from roles.refusal import Refusal
+from roles.settings import RoleSettings
+from tests.unit.sites import PROFILE, slipway, write
+
+CASES: dict[str, tuple[dict[str, str], str]] = {
+    "unknown variable": (
+        {"group_vars/gpu.yml": "serve_prot: 1"},
+        "group_vars/gpu.yml: serve_prot: unknown variable; did you mean serve_port?",
+    ),
+    "unknown variable in the inventory": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: {ansible_prot: 22}}}"},
+        "inventory/hosts.yml: ansible_prot: unknown variable; did you mean ansible_port?",
+    ),
+    "name that pyinfra cannot return": (
+        {"host_vars/box.yml": "host: 0.0.0.0"},
+        "host_vars/box.yml: host: not accepted as a variable's name, because pyinfra uses it",
+    ),
+    "wrong type": (
+        {"group_vars/gpu/a.yml": "serve_port: many"},
+        "group_vars/gpu/a.yml: serve_port: input should be a valid integer, unable to parse string as an integer, "
+        "not 'many'",
+    ),
+    "out of bounds": (
+        {"group_vars/all.yml": "profile: small\nserve_port: 65536"},
+        "group_vars/all.yml: serve_port: input should be less than 65536, not 65536",
+    ),
+    "number for a version": (
+        {"group_vars/gpu.yml": "serve_host: 1.10"},
+        "group_vars/gpu.yml: serve_host: input should be a valid string, not 1.1; "
+        'put it in quotes, as in serve_host: "1.10"',
+    ),
+    "wrong port": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: {ansible_port: 0}}}"},
+        "inventory/hosts.yml: ansible_port: input should be greater than 0, not 0",
+    ),
+    "unknown key of hardware": (
+        {"group_vars/gpu.yml": "hardware: {gpus: 8, memory_mb: 97887}"},
+        "group_vars/gpu.yml: hardware.memory_mb: unknown key; did you mean memory_mib?",
+    ),
+    "no profile": (
+        {"group_vars/all.yml": ""},
+        "host box: profile: required, but not given",
+    ),
+    "unknown profile": (
+        {"host_vars/box.yml": "profile: smal"},
+        "host_vars/box.yml: profile: unknown profile smal; did you mean small?",
+    ),
+    "unknown profile in a list": (
+        {"host_vars/box.yml": "sweep: [small, previous]"},
+        "host_vars/box.yml: sweep: unknown profile previous; known: large, small",
+    ),
+    "unknown model": (
+        {"group_vars/profiles/small.yml": PROFILE.replace("tiny-qwen3", "tiny-qwen")},
+        "group_vars/profiles/small.yml: model: unknown model tiny-qwen; did you mean tiny-qwen3?",
+    ),
+    "unknown key of a profile": (
+        {"group_vars/profiles/small.yml": PROFILE + "sever: {}"},
+        "group_vars/profiles/small.yml: sever: unknown key; did you mean server?",
+    ),
+    "name in a profile": (
+        {"group_vars/profiles/small.yml": PROFILE + "name: small"},
+        "group_vars/profiles/small.yml: name: not accepted, because it is the file's name",
+    ),
+    "name of a profile": (
+        {"group_vars/profiles/previous.yml": PROFILE},
+        "group_vars/profiles/previous.yml: not accepted as a name; use small letters, digits, dots and hyphens, "
+        "and not the word previous",
+    ),
+    "unknown parent": (
+        {"group_vars/profiles/small.yml": "extends: larg\ndescription: Small."},
+        "group_vars/profiles/small.yml: extends: unknown profile larg; did you mean large?",
+    ),
+    "parents in a circle": (
+        {
+            "group_vars/profiles/small.yml": "extends: third\ndescription: One.",
+            "group_vars/profiles/third.yml": "extends: small\ndescription: Two.",
+        },
+        "group_vars/profiles/third.yml: extends: goes in a circle: small -> third -> small\n"
+        "group_vars/profiles/small.yml: extends: goes in a circle: third -> small -> third",
+    ),
+    "profile named like a group": (
+        {"group_vars/profiles/gpu.yml": PROFILE},
+        "group_vars/profiles/gpu.yml: a group has this name too; rename one of them",
+    ),
+    "group named like a folder": (
+        {"inventory/hosts.yml": "profiles: {hosts: {box: }}"},
+        "inventory/hosts.yml: profiles: not accepted as a group's name, "
+        "because the folder group_vars/profiles holds profiles; choose another",
+    ),
+    "misspelt group": (
+        {"inventory/hosts.yml": "rtx_pro_6000_x8: {hosts: {box: }}", "group_vars/rtx-pro-6000-x8.yml": ""},
+        "group_vars/rtx-pro-6000-x8.yml: no group has this name; did you mean rtx_pro_6000_x8?",
+    ),
+    "misspelt host": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box.example: }}", "host_vars/box.exmaple.yml": ""},
+        "host_vars/box.exmaple.yml: no host has this name; did you mean box.example?",
+    ),
+    "file beside a folder": (
+        {"group_vars/gpu.yml": "serve_port: 1", "group_vars/gpu/a.yml": "serve_port: 2"},
+        "group_vars/gpu.yml: not accepted beside group_vars/gpu, which is read instead of it",
+    ),
+    "unknown section": (
+        {"inventory/hosts.yml": "gpu: {host: {box: }, hosts: {box: }}"},
+        "inventory/hosts.yml: gpu.host: unknown key; did you mean hosts?",
+    ),
+    "list of hosts": (
+        {"inventory/hosts.yml": "gpu: {hosts: [box]}\ncpu: {hosts: {box: }}"},
+        "inventory/hosts.yml: gpu.hosts: must be `name:` lines, not list",
+    ),
+    "number for a host": (
+        {"inventory/hosts.yml": "gpu: {hosts: {1: , box: }}"},
+        "inventory/hosts.yml: gpu.hosts.1: must be text; put it in quotes",
+    ),
+    "no range": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: , 'box[1-3]': }}"},
+        "inventory/hosts.yml: gpu.hosts.box[1-3]: [1-3] is no range; "
+        "accepted are for example [1:8], [01:08], [0:6:2], [a:d]",
+    ),
+    "priority": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: }, vars: {ansible_group_priority: high}}"},
+        "inventory/hosts.yml: gpu.vars.ansible_group_priority: must be a whole number, not 'high'",
+    ),
+    "groups in a circle": (
+        {"inventory/hosts.yml": "a: {children: {b: {children: {a: {hosts: {box: }}}}}}"},
+        "inventory: children: goes in a circle: a -> b -> a",
+    ),
+    "no hosts": (
+        {"inventory/hosts.yml": "gpu: {vars: {serve_port: 1}}"},
+        "inventory: has no hosts; name some under `hosts:` in a YAML file",
+    ),
+    "broken YAML": (
+        {"group_vars/all.yml": "profile: small\n  serve_port: 1"},
+        "group_vars/all.yml:2: not valid YAML: mapping values are not allowed in this context\n"
+        "host box: profile: required, but not given",
+    ),
+    "no YAML at all": (
+        {"group_vars/gpu.yml": "a\0b"},
+        "group_vars/gpu.yml: not valid YAML: control characters are not allowed",
+    ),
+    "unknown tag": (
+        {"group_vars/gpu.yml": "serve_host: !vault 1234"},
+        "group_vars/gpu.yml:1: not valid YAML: could not determine a constructor for the tag '!vault'",
+    ),
+    "key given twice": (
+        {"group_vars/gpu.yml": "serve_port: 1\nhardware:\n  gpus: 8\n  gpus: 4"},
+        "group_vars/gpu.yml:4: gpus: given twice",
+    ),
+    "no mapping": (
+        {"group_vars/gpu.yml": "- serve_port"},
+        "group_vars/gpu.yml: must be `key: value` lines, not list",
+    ),
+    "number for a variable": (
+        {"group_vars/gpu.yml": "1: one"},
+        "group_vars/gpu.yml: 1: a name must be text; put it in quotes",
+    ),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return slipway(tmp_path)
+
+
+def refusal(root: Path, source: str = "inventory", data: dict[str, object] | None = None) -> str:
+    with pytest.raises(Refusal) as refused:
+        load(source, data, root=root)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused(root: Path, case: str) -> None:
+    files, said = CASES[case]
+    write(root, files)
+    assert refusal(root) == said
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"group_vars/cpu.yml": "serve_port: 1"},
+        {"inventory/hosts.yml": "gpu_a: {hosts: {box: }}", "group_vars/gpu_b.yml": ""},
+        {"inventory/hosts.yml": "nodes_x8: {hosts: {box: }}", "group_vars/nodes_x4.yml": ""},
+        {"inventory/hosts.yml": "gpu: {hosts: {machine01: }}", "host_vars/machine02.yml": ""},
+        {"group_vars/gpu.yml": "a: &a {gpus: 8}\n".replace("a: ", "hardware: ")},
+        {"inventory/notes.txt": "no: [inventory", "inventory/.hidden.yml": "no: [inventory"},
+    ],
+)
+def test_accepted(root: Path, files: dict[str, str]) -> None:
+    write(root, files)
+    load("inventory", root=root)
+
+
+def test_everything_wrong_is_said_at_once_and_once(root: Path) -> None:
+    write(
+        root,
+        {
+            "inventory/hosts.yml": "gpu: {hosts: {'box[1:3]': }}",
+            "group_vars/all.yml": "profile: smal\nserve_port: 0",
+            "group_vars/profiles/large.yml": "model: tiny-qwen3",
+            "host_vars/box1.yml": "serve_port: 1: 2",
+        },
+    )
+    assert sorted(refusal(root, data={"srve_port": 1}).splitlines()) == [
+        "--data: srve_port: unknown variable; did you mean serve_port?",
+        "group_vars/all.yml: profile: unknown profile smal; did you mean small?",
+        "group_vars/all.yml: serve_port: input should be greater than 0, not 0",
+        "group_vars/profiles/large.yml: description: required, but not given",
+        "host_vars/box1.yml:1: not valid YAML: mapping values are not allowed in this context",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (
+            {"serve_host": 1.1},
+            "--data: serve_host: input should be a valid string, not 1.1; "
+            "put it in quotes, as in --data 'serve_host=\"1.10\"'",
+        ),
+        ({"profile": "smal"}, "--data: profile: unknown profile smal; did you mean small?"),
+        ({"profile": None}, "--data: profile: input should be a valid string, not None"),
+        ({"profile": ["small"]}, "--data: profile: input should be a valid string, not ['small']"),
+    ],
+)
+def test_refused_from_the_command_line(root: Path, data: dict[str, object], said: str) -> None:
+    assert refusal(root, data=data) == said
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("inventory/host.yml", "inventory/host.yml: no such file or directory; did you mean inventory/hosts.yml?"),
+        ("hosts.py", "hosts.py: not an inventory; accepted are a directory, a YAML file, or hosts by name"),
+        ("box.invalid", "box.invalid: neither a directory, nor a YAML file, nor a host whose name resolves"),
+        (",", "the inventory is empty; accepted are a directory, a YAML file, or hosts by name"),
+        ("empty", "empty: has no hosts; name some under `hosts:` in a YAML file"),
+    ],
+)
+def test_refused_as_an_inventory(root: Path, source: str, said: str) -> None:
+    write(root, {"hosts.py": "hosts = []"})
+    (root / "empty").mkdir()
+    assert refusal(root, source) == said
+
+
+def test_the_settings_of_every_role_are_checked() -> None:
+    with_settings = {path.parent.name for path in (ROOT / "roles").glob("*/settings.py")}
+    assert {settings.prefix.removesuffix("_") for settings in SETTINGS} == with_settings
+    assert all(issubclass(settings, RoleSettings) for settings in SETTINGS)
