@@ -22,8 +22,8 @@ from roles.files import File, write
 from roles.jobs import Job, run_job
 from roles.paths import PROGRAMS, RECORDS, STATE, USER
 from roles.remote import RemoteError, run
+from roles.serve.candidate import Candidate
 from roles.serve.profile import Profile
-from roles.serve.switch import Candidate
 
 PROGRAM: Final = File(f"{PROGRAMS}/benchmark.py", Path(program.__file__).read_text(encoding="utf-8"))
 

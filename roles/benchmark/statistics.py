@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 RESTART_NOISE: Final[Mapping[str, float]] = {
     "output_throughput": 0.03,
-    "goodput": 0.05,
+    "request_goodput": 0.05,
     "median_ttft_ms": 0.10,
     "p95_ttft_ms": 0.12,
     "p99_ttft_ms": 0.15,

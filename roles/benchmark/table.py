@@ -1,0 +1,76 @@
+"""A record as a table for the terminal, 80 columns wide. Pure."""
+
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+
+from roles.benchmark.gate import THROUGHPUT
+from roles.benchmark.record import Judgement, Record
+from roles.benchmark.rounds import Point
+from roles.benchmark.statistics import Figure
+
+WIDTH = 80
+
+_MARKS = {"passed": "ok", "failed": "FAILED", "noted": "note"}
+
+
+def table(record: Record, *, colour: bool = False) -> str:
+    """Figures by point, then every judgement with the numbers it used."""
+    console = Console(file=StringIO(), width=WIDTH, force_terminal=colour, no_color=not colour, highlight=False)
+    console.print(f"{record.profile} on {record.host}, {record.level}: {_outcome(record)}", style="bold")
+    if record.points():
+        console.print(_figures(record))
+    if record.verdict is not None:
+        console.print(_judgements(record.verdict.judgements))
+    if record.failure is not None:
+        console.print(f"Not measured: {record.failure}", style="red")
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def _outcome(record: Record) -> str:
+    if record.verdict is None:
+        return "not judged"
+    return "accepted" if record.accepted else "FAILED"
+
+
+def _figures(record: Record) -> Table:
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    grid.add_column("traffic")
+    for heading in ("C", "tok/s", "95% interval", "TTFT p50", "p99", "TPOT p50", "p99"):
+        grid.add_column(heading, justify="right", no_wrap=True)
+    for point in record.points():
+        grid.add_row(point.traffic, str(point.concurrency), *_row(record, point))
+    grid.caption = "TTFT and TPOT in milliseconds; medians of the repeats"
+    grid.caption_justify = "left"
+    return grid
+
+
+def _row(record: Record, point: Point) -> list[str]:
+    throughput = record.figure(point, THROUGHPUT)
+    low, high = throughput.interval if throughput else (0.0, 0.0)
+    return [
+        _shown(throughput),
+        f"{low:,.1f}-{high:,.1f}" if throughput else "-",
+        *(
+            _shown(record.figure(point, metric))
+            for metric in ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
+        ),
+    ]
+
+
+def _shown(figure: Figure | None) -> str:
+    return "-" if figure is None else f"{figure.median:,.1f}"
+
+
+def _judgements(judgements: tuple[Judgement, ...]) -> Table:
+    grid = Table(box=None, padding=(0, 1, 0, 0), show_header=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for judgement in judgements:
+        style = {"failed": "red", "passed": "green"}.get(judgement.outcome, "dim")
+        about = f"{judgement.subject} {judgement.point}".rstrip()
+        grid.add_row(f"[{style}]{_MARKS[judgement.outcome]}[/]", about, judgement.text)
+    return grid
