@@ -1,0 +1,185 @@
+"""Why a server did not start, or died: its journal and exit status, explained. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from roles.documents import Document
+from roles.serve.progress import progress
+
+UNKNOWN: Final = "unknown"
+"""The kind of a failure that no signature fits."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What went wrong, in the words of the people who must put it right."""
+
+    kind: str
+    """Short and constant, to compare and to count: "memory fraction too low"."""
+    cause: str
+    advice: str
+    evidence: str
+    """The line of the journal that says so; empty where only systemd knows."""
+    source: str
+
+    def __str__(self) -> str:
+        evidence = f"\n  evidence: {self.evidence}" if self.evidence else ""
+        return f"{self.kind}: {self.cause}\n  advice: {self.advice}{evidence}"
+
+
+class Signature(Document):
+    """One entry of failures.yml, whose head says what the keys mean."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    cause: str
+    advice: str
+    source: str
+    example: str
+    consequence: bool = False
+
+
+@cache
+def signatures() -> tuple[Signature, ...]:
+    """The catalogue: the more specific a kind, the earlier."""
+    path = Path(__file__).with_name("failures.yml")
+    return tuple(Signature.read(entry, path.name) for entry in yaml.safe_load(path.read_text()))
+
+
+def explain(journal: str, *, result: str = "", exit_status: int | None = None) -> Explanation:
+    """The explanation of a unit's failure.
+
+    `journal`: what the unit and systemd logged since this start (`journalctl --output=cat`);
+    `result` and `exit_status`: systemd's Result and ExecMainStatus of the unit.
+
+    The first cause in time wins, and of the signatures that fit it, the most specific. SGLang ends every
+    failure after its arguments by SIGKILL, so the exit status alone tells little.
+    """
+    entries = list(_entries(journal))
+    return (
+        _killed_for_memory(entries, result)
+        or _first(entries, consequence=False)
+        or _first(entries, consequence=True)
+        or _late(entries, result)
+        or _unknown(entries, result, exit_status)
+    )
+
+
+_OOM_KILLER: Final = re.compile(
+    r"killed by the OOM killer|[Oo]ut of memory: Killed process|oom-kill:|Failed with result 'oom-kill'"
+)
+
+
+def _killed_for_memory(entries: list[str], result: str) -> Explanation | None:
+    evidence = next((entry for entry in entries if _OOM_KILLER.search(entry)), "")
+    if not evidence and result != "oom-kill":
+        return None
+    return Explanation(
+        kind="out of host memory",
+        cause="the kernel's OOM killer ended a process of the server: main memory ran out, or MemoryMax was reached",
+        advice="give the service more memory (MemoryMax, or a host with more RAM), or load weights with fewer "
+        "threads (`model_loader_extra_config`); no GPU setting is at fault",
+        evidence=evidence.strip(),
+        source="systemd.service(5), Result=oom-kill",
+    )
+
+
+def _first(entries: list[str], *, consequence: bool) -> Explanation | None:
+    """The first entry that a signature fits, explained by the most specific one."""
+    for entry in entries:
+        for signature in signatures():
+            if signature.consequence == consequence and (found := signature.pattern.search(entry)):
+                return Explanation(
+                    kind=signature.kind,
+                    cause=_filled(signature.cause, found),
+                    advice=_filled(signature.advice, found),
+                    evidence=_line_at(entry, found.end()),
+                    source=signature.source,
+                )
+    return None
+
+
+def _filled(text: str, found: re.Match[str]) -> str:
+    for name, value in found.groupdict(default="").items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def _line_at(entry: str, end: int) -> str:
+    """The line of `entry` in which a match ended."""
+    start = entry.rfind("\n", 0, end) + 1
+    return entry[start:].partition("\n")[0].strip()
+
+
+def _late(entries: list[str], result: str) -> Explanation | None:
+    if result != "timeout":
+        return None
+    return Explanation(
+        kind="not ready in time",
+        cause=f"the limit passed while the server was {progress(_lines(entries))}",
+        advice="if it was still at work, raise the limit (`serve_ready_timeout`); if it hung while connecting the "
+        "ranks or capturing graphs, suspect the links between the GPUs",
+        evidence=next((entry.strip() for entry in reversed(entries) if entry.strip()), ""),
+        source="systemd.service(5), Result=timeout",
+    )
+
+
+# The end of a traceback, a program's own complaint, or an entry that says of itself that it is an error.
+_ERROR: Final = re.compile(
+    r"^[\w.]+(?:Error|Exception)\b|^Traceback \(most recent call last\)|\bERROR:|\berror: |\bfatal error\b"
+    r"|Scheduler hit an exception|Segmentation fault|^terminate called",
+    re.MULTILINE,
+)
+_EXCEPTION: Final = re.compile(r"^(?!  )[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE)
+
+
+def _unknown(entries: list[str], result: str, exit_status: int | None) -> Explanation:
+    """Nobody's signature: the first error that the journal shows, for a person to judge."""
+    first = next((entry for entry in entries if _ERROR.search(entry)), "")
+    raised = _EXCEPTION.search(first)
+    evidence = raised[0] if raised else first.strip().partition("\n")[0]
+    ended = ", ".join(
+        [f"result {result}"] * bool(result) + [f"exit status {exit_status}"] * (exit_status is not None)
+    )
+    return Explanation(
+        kind=UNKNOWN,
+        cause=f"not a failure that Slipway knows ({ended or 'nothing known of its end'}); "
+        + ("the first error is shown" if evidence else "the journal shows no error")
+        + f". It ended while {progress(_lines(entries))}",
+        advice="read the journal from that line on; what follows the first error is often its consequence",
+        evidence=evidence.strip(),
+        source="the journal",
+    )
+
+
+_STAMP: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\]|\[rank\d+\]:")
+_TRACEBACK: Final = re.compile(r'Traceback \(most recent call last\)|^\s*File "')
+
+
+def _entries(journal: str) -> Iterator[str]:
+    """The log's entries in time order: a line, with the lines of a traceback or a message that go with it.
+
+    SGLang begins an entry with its time stamp; what follows without one belongs to it if it is a traceback.
+    """
+    entry: list[str] = []
+    in_traceback = False
+    for line in journal.splitlines():
+        if (entry and not in_traceback) or _STAMP.match(line):
+            yield from ["\n".join(entry)] * bool(entry)
+            entry, in_traceback = [], False
+        entry.append(line)
+        in_traceback = (
+            in_traceback or "Traceback (most recent call last)" in line or line.lstrip().startswith('File "')
+        )
+    yield from ["\n".join(entry)] * bool(entry)
+
+
+def _lines(entries: list[str]) -> Iterator[str]:
+    for entry in entries:
+        yield from entry.splitlines()
