@@ -1,0 +1,1 @@
+"""The NVIDIA driver, the host settings around it, and the CUDA toolkit."""

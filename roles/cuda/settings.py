@@ -1,8 +1,8 @@
 """Variables of the role cuda."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from roles.cuda.versions import MINIMUM_DRIVER, TOOLKITS, major
 from roles.settings import RoleSettings
@@ -25,7 +25,7 @@ class CudaSettings(RoleSettings):
     """Where nvcc comes from: NVIDIA's packages on PyPI, its apt repository, or `cuda_home` as it is."""
     toolkit_version: str = Field(default="13.0.3", pattern=r"^\d+\.\d+(\.\d+)?$")
     """Version of the toolkit, in quotes; its major version must be the one that the release's torch is built for."""
-    home: str = Field(default="", pattern=r"^(/[^\s'\"]*)?$")
+    home: str = Field(default="", validate_default=True, pattern=r"^(/[^\s'\"]*)?$")
     """With `cuda_toolkit: present`, the toolkit's directory, e.g. /usr/local/cuda-13.0."""
     apt_mirror: str = Field(default="", pattern=r"^((https?|file)://[^\s'\"]+)?$")
     """URL to use in place of NVIDIA's apt repository for this distribution; empty: NVIDIA's own."""
@@ -42,15 +42,21 @@ class CudaSettings(RoleSettings):
     boot_parameters: tuple[BootParameter, ...] = ()
     """Kernel boot parameters to add, e.g. [iommu=pt]; needs a reboot, by the rule of `cuda_reboot`."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.toolkit == "present" and not self.home:
-            raise ValueError("with cuda_toolkit: present, cuda_home must name the toolkit's directory")
-        if major(self.toolkit_version) not in MINIMUM_DRIVER:
-            raise ValueError(f"cuda_toolkit_version must be of CUDA {' or '.join(MINIMUM_DRIVER)}")
-        if self.toolkit == "pypi" and self.toolkit_version not in TOOLKITS:
-            raise ValueError(f"with cuda_toolkit: pypi, cuda_toolkit_version must be one of {', '.join(TOOLKITS)}")
-        return self
+    @field_validator("toolkit_version")
+    @classmethod
+    def _is_known(cls, version: str, info: ValidationInfo) -> str:
+        if major(version) not in MINIMUM_DRIVER:
+            raise ValueError(f"must be of CUDA {' or '.join(MINIMUM_DRIVER)}, not {version}")
+        if info.data.get("toolkit") == "pypi" and version not in TOOLKITS:
+            raise ValueError(f"with cuda_toolkit: pypi it must be what the lock holds, {', '.join(TOOLKITS)}")
+        return version
+
+    @field_validator("home")
+    @classmethod
+    def _is_given(cls, home: str, info: ValidationInfo) -> str:
+        if info.data.get("toolkit") == "present" and not home:
+            raise ValueError("with cuda_toolkit: present it must name the toolkit's directory")
+        return home
 
     @property
     def minimum_driver(self) -> str:

@@ -12,3 +12,12 @@ TOOLKITS: Final = ("13.0.3",)
 def major(version: str) -> str:
     """`13.0.3` -> `13`."""
     return version.split(".", 1)[0]
+
+
+def at_least(version: str, minimum: str) -> bool:
+    """Whether `580.82.07` is no older than `580.65.06`."""
+    return _numbers(version) >= _numbers(minimum)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]

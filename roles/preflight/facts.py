@@ -39,7 +39,7 @@ echo; echo '{TOPOLOGY_MARK}'
 nvidia-smi topo -m
 """
 
-_PCI: Final = """
+PCI: Final = """
 for device in /sys/bus/pci/devices/*; do
     read -r vendor <"$device/vendor" && [ "$vendor" = 0x10de ] || continue
     printf '%s' "$(readlink -f "$device")"
@@ -51,18 +51,18 @@ for device in /sys/bus/pci/devices/*; do
 done
 """
 
-_DRIVER: Final = """
+DRIVER: Final = """
 echo "loaded=$(head -n 1 /proc/driver/nvidia/version)"
 echo "installed=$(modinfo -F version nvidia)"
 echo "library=$(readlink -f "$(ldconfig -p | sed -n 's/.*libnvidia-ml\\.so\\.1 (.*=> //p' | head -n 1)")"
 [ -d /sys/module/nouveau ] && echo nouveau=loaded
 """
 
-_ACS: Final = r"""
+ACS: Final = r"""
 lspci -D -vvv | awk '/^[0-9a-f]/ { device = $1 } /ACSCtl:.*ReqRedir\+/ { print device }'
 """
 
-_HOST: Final = """
+HOST: Final = """
 echo "kernel=$(uname -r)"
 echo "boot_parameters=$(cat /proc/cmdline)"
 echo "governors=$(cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor | sort -u | tr '\\n' ' ')"
@@ -79,11 +79,11 @@ echo "secure_boot=$(od -An -t u1 -j 4 -N 1 /sys/firmware/efi/efivars/SecureBoot-
 
 PROGRAMS: Final = {
     "nvidia-smi": bounded(NVIDIA_SMI, SMI_SECONDS),
-    "pci": _PCI,
-    "acs": _ACS,
-    "driver": _DRIVER,
+    "pci": PCI,
+    "acs": ACS,
+    "driver": DRIVER,
     "xids": "journalctl --dmesg --boot --quiet --no-pager --output=cat | grep -F 'NVRM: Xid' | tail -n 50",
-    "host": _HOST,
+    "host": HOST,
 }
 
 

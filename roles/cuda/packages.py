@@ -1,0 +1,73 @@
+"""Commands that bring packages of the driver and the toolkit onto a host. Pure.
+
+Each function returns the commands still needed, none if the host is right already.
+"""
+
+import shlex
+from collections.abc import Iterable, Set
+from typing import Final
+
+from roles.cuda.distributions import KEY_FILE, KEY_FINGERPRINT
+
+KEYRING: Final = "/etc/apt/keyrings/slipway-nvidia.asc"
+SOURCE: Final = "/etc/apt/sources.list.d/slipway-nvidia.sources"
+
+_APT: Final = (
+    "DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-change-held-packages install"
+)
+
+_DRIVER: Final = "cuda-drivers|nvidia-driver|nvidia-open|nvidia-kernel|nvidia-dkms|nvidia-headless|libnvidia-compute"
+
+_KEPT: Final = ("linux-image", "linux-headers", "linux-modules", "linux-generic")
+
+
+def trust(uri: str, key: str) -> list[str]:
+    """Put the key of the repository at `uri` in place: `key`, or NVIDIA's, which its fingerprint tells."""
+    new = f"{KEYRING}.new"
+    if key:
+        get = f"install -d -m 0755 /etc/apt/keyrings && printf '%s\\n' {shlex.quote(key.strip())} >{new}"
+    else:
+        get = (
+            f"apt-get --quiet update && {_APT} --quiet gpg && "
+            f"curl --fail --silent --show-error --location --output {new} {shlex.quote(f'{uri}/{KEY_FILE}')} && "
+            f"{{ gpg --show-keys --with-colons {new} | grep -q '^fpr:*{KEY_FINGERPRINT}:' || "
+            f"{{ echo 'the key at {uri} has another fingerprint than {KEY_FINGERPRINT}' >&2; exit 1; }}; }}"
+        )
+    return [get, f"chmod 0644 {new} && mv {new} {KEYRING}"]
+
+
+def install(packages: Iterable[str], installed: Set[str]) -> list[str]:
+    """Install what is missing, in apt's own order; a pinning package goes first, as it decides about the rest."""
+    missing = [package for package in packages if package not in installed]
+    pins = [package for package in missing if "-pinning-" in package]
+    steps = [pins, missing] if pins else [missing] if missing else []
+    return [*(["apt-get --quiet update"] if steps else []), *(f"{_APT} {' '.join(step)}" for step in steps)]
+
+
+def install_toolkit(package: str, installed: Set[str]) -> list[str]:
+    """Install the toolkit alone: `cuda-toolkit-13-0=13.0.3-*`. Fails if apt would bring a driver with it."""
+    if package.split("=")[0] in installed:
+        return []
+    quoted = shlex.quote(package)
+    return [
+        "apt-get --quiet update",
+        f"plan=$({_APT} --simulate {quoted}) || exit 1; echo \"$plan\" | grep -E '^Inst ({_DRIVER})' >&2 && "
+        f"{{ echo '{package} brings this driver, expected the toolkit alone' >&2; exit 1; }}; true",
+        f"{_APT} {quoted}",
+    ]
+
+
+def hold(installed: Set[str], held: Set[str], *, installing: bool) -> list[str]:
+    """Hold driver and kernel, so that no unattended upgrade parts the loaded module from its library.
+
+    `installing`: packages are still to be installed by this run, so the host is asked again at that point.
+    """
+    if not installing and not any(_is_kept(name) for name in installed - held):
+        return []
+    patterns = " ".join(f"'{prefix}*'" for prefix in _KEPT)
+    ask = f"dpkg-query --show --showformat='${{db:Status-Abbrev}} ${{Package}}\\n' '*nvidia*' {patterns} 2>/dev/null"
+    return [f"apt-mark hold $({ask} | sed -n 's/^[ih]i *//p')"]
+
+
+def _is_kept(package: str) -> bool:
+    return "nvidia" in package or package.startswith(_KEPT)

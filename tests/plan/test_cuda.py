@@ -1,0 +1,163 @@
+"""The role cuda."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api.exceptions import DeployError
+
+from inventory import Site, SiteInventory
+from roles.cuda import host_settings
+from roles.cuda.packages import KEYRING, SOURCE
+from roles.cuda.settings import CudaSettings
+from roles.cuda.tasks import cuda
+from roles.files import File
+from roles.templates import render
+from tests.plan.conftest import Deploy, Outcome
+
+HOSTS = Path(__file__).parents[1] / "unit" / "data" / "hosts"
+IDENTITY = "/opt/slipway/releases/x/cuda 1 2"
+TOOLKIT = f"nvcc=13.0\ntorch=13.0\nwhole=yes\nidentity={IDENTITY}\nproved={IDENTITY} for 12.0"
+PACKAGES = (
+    "nvidia-driver-pinning-580",
+    "nvidia-kernel-open-dkms",
+    "nvidia-driver-cuda",
+    "nvidia-persistenced",
+    "linux-headers-amd64",
+    "linux-headers-6.8.0-79-generic",
+    "dkms",
+)
+LIVE = "hmm=N\nuvm=loaded\npersistenced=enabled active\nfabricmanager=disabled inactive"
+MANAGED = {"cuda_driver": "manage", "hardware": {"gpus": 8}}
+
+
+def listing(*files: File) -> str:
+    """What files_program prints of files that are right."""
+    return "\n".join(f"{f.sha256}  {f.path}\n{f.mode.lstrip('0')} {f.user} {f.group} {f.path}" for f in files)
+
+
+def recorded(host: str, **programs: str) -> str:
+    """An observation: the recorded host's programs, and those given."""
+    text = (HOSTS / f"{host}.txt").read_text()
+    own = {
+        "os": "ID=debian\nVERSION_ID=12",
+        "gpus": "12.0, 600.00\n" * 8,
+        "packages": "",
+        "live": LIVE,
+        "sysctl": "",
+        "files": "",
+        "toolkit": TOOLKIT,
+        **programs,
+    }
+    return text + "".join(f"\n::observed:: {name}\n{lines}\n" for name, lines in own.items())
+
+
+def settled() -> str:
+    """A host on which `manage` has done its work."""
+    files = host_settings.files(CudaSettings.model_validate({"driver": "manage"}))
+    uri = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64"
+    files.append(File(SOURCE, render("cuda/nvidia.sources.j2", {"uri": uri, "key": KEYRING}, {})))
+    packages = "\n".join(f"hi  {name}" for name in PACKAGES if name != "dkms") + "\nii  dkms"
+    return recorded("rtx_pro_6000_x8", packages=packages, files=listing(*files, File(KEYRING, "a key")))
+
+
+def deploy(fake_deploy: Deploy, observation: str, **variables: Any) -> Outcome:
+    data = {
+        "fake_delay": 0,
+        "fake_delay_jitter": 0,
+        "fake_responses": {"::observed:: os": observation},
+        "profile": "any",
+        **variables,
+    }
+    return fake_deploy(cuda, inventory=SiteInventory(Site({}, {}), {"@fake/host": data}, {}, {}))
+
+
+def test_require_with_a_proved_toolkit_costs_one_command_and_changes_nothing(fake_deploy: Deploy) -> None:
+    outcome = deploy(fake_deploy, recorded("rtx_pro_6000_x8"))
+    assert outcome.changed == []
+    assert len(outcome.commands) == 1
+
+
+def test_a_managed_host_that_is_right_is_not_changed(fake_deploy: Deploy) -> None:
+    outcome = deploy(fake_deploy, settled(), **MANAGED)
+    assert outcome.changed == []
+    assert len(outcome.commands) == 1
+
+
+def test_a_bare_host_gets_repository_driver_hold_settings_and_services_in_this_order(fake_deploy: Deploy) -> None:
+    bare = recorded("bare", gpus="", live="persistenced= inactive\nfabricmanager= inactive")
+    outcome = deploy(fake_deploy, bare, **MANAGED)
+    assert outcome.changed == [
+        "cuda | Trust NVIDIA's repository",
+        "cuda | Add NVIDIA's repository",
+        "cuda | Install the driver",
+        "cuda | Hold driver and kernel against upgrades",
+        "cuda | Write the host settings",
+        "cuda | Put the host settings in force",
+        "cuda | Reboot if the running kernel is not as declared",
+        "cuda | Keep the driver's services running",
+    ]
+    text = "\n".join(outcome.commands)
+    assert "install nvidia-driver-pinning-580 nvidia-kernel-open-dkms nvidia-driver-cuda" in text
+    assert "update-initramfs -u" in text
+    assert "EB693B3035CD5710E231E123A4B469963BF863CC" in text
+    assert "fabricmanager" not in text.replace("is-active nvidia-fabricmanager", "").replace(
+        "is-enabled nvidia-fabricmanager", ""
+    )
+
+
+def test_a_driver_that_is_not_loaded_yet_stops_the_run_unless_a_reboot_is_allowed(
+    fake_deploy: Deploy, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = settled().replace("installed=580.82.07", "installed=580.95.05")
+    with pytest.raises(Exception, match="No hosts remaining"):
+        deploy(fake_deploy, waiting, **MANAGED)
+    assert (
+        "a reboot is needed, because driver 580.95.05 is installed, but 580.82.07 is loaded, "
+        "expected `cuda_reboot: allow`" in caplog.text
+    )
+
+
+def test_secure_boot_without_a_signed_module_is_refused_before_anything(fake_deploy: Deploy) -> None:
+    secure = recorded("bare").replace("secure_boot=   0", "secure_boot=   1")
+    with pytest.raises(DeployError, match="Secure Boot is on and no NVIDIA module is loaded, expected it off"):
+        deploy(fake_deploy, secure, **MANAGED)
+
+
+def test_three_versions_that_do_not_go_together_are_refused_before_anything(fake_deploy: Deploy) -> None:
+    mixed = recorded("rtx_pro_6000_x8", toolkit=TOOLKIT.replace("nvcc=13.0", "nvcc=12.9"))
+    with pytest.raises(DeployError, match=r"nvcc is of CUDA 12\.9, .* torch of CUDA 13\.0, driver 580\.82\.07"):
+        deploy(fake_deploy, mixed)
+
+
+def test_a_toolkit_that_is_not_there_is_refused(fake_deploy: Deploy) -> None:
+    with pytest.raises(DeployError, match="there is no nvcc in /opt/cuda/bin, expected one"):
+        deploy(fake_deploy, recorded("rtx_pro_6000_x8", toolkit=""), cuda_toolkit="present", cuda_home="/opt/cuda")
+
+
+def test_a_host_without_gpus_gets_no_driver_but_a_toolkit(fake_deploy: Deploy) -> None:
+    bare = recorded("bare", gpus="", toolkit="nvcc=13.0\ntorch=13.0\nidentity=x\nproved=").replace("|0x03", "|0x02")
+    outcome = deploy(fake_deploy, bare, cuda_driver="manage", hardware={"gpus": 0})
+    assert outcome.changed == [
+        "cuda | Complete the toolkit of the release",
+        "cuda | Prove that the toolkit compiles for the GPUs",
+    ]
+    assert "-arch=sm_120" in "\n".join(outcome.commands)
+
+
+def test_the_toolkit_from_apt_comes_from_the_mirror_that_is_given(fake_deploy: Deploy) -> None:
+    outcome = deploy(
+        fake_deploy,
+        recorded("rtx_pro_6000_x8"),
+        cuda_toolkit="apt",
+        cuda_apt_mirror="https://mirror.example/cuda",
+        cuda_apt_key="a key",
+    )
+    text = "\n".join(outcome.commands)
+    assert "a key" in text
+    assert "cuda-toolkit-13-0=13.0.3-*" in text
+    assert outcome.changed[:3] == [
+        "cuda | Trust NVIDIA's repository",
+        "cuda | Add NVIDIA's repository",
+        "cuda | Install the toolkit",
+    ]
