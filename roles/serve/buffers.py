@@ -64,6 +64,11 @@ def buffers(
     return tuple(found)
 
 
+def processors(hardware: Hardware) -> int:
+    """Multiprocessors of one GPU; of the RTX PRO 6000 where the GPU's name is unknown."""
+    return next((number for name, number in STREAMING_PROCESSORS.items() if name in hardware.gpu), 188)
+
+
 def _rows(sizing: Sizing) -> int:
     """Tokens of the largest decode batch. Without graphs the same buffers are made for each batch."""
     requests = sizing.decode_batch or sizing.max_running_requests or 256
@@ -105,8 +110,7 @@ def _kv_splits(model: Model, sizing: Sizing, hardware: Hardware) -> int:
     """`_mla_decode_kv_splits_cap`: by multiprocessors and context, both rounded up to a power of two."""
     if not model.architecture.is_latent:
         return 8
-    processors = next((n for name, n in STREAMING_PROCESSORS.items() if name in hardware.gpu), 188)
-    return max(8, min(_power_of_two(processors), _power_of_two(ceil(sizing.context_length / 32))))
+    return max(8, min(_power_of_two(processors(hardware)), _power_of_two(ceil(sizing.context_length / 32))))
 
 
 def _power_of_two(number: int) -> int:

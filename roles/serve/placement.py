@@ -73,6 +73,7 @@ class Placement:
     redundant_experts: int = 0
     dense_mlp_split: Split = Split.TENSOR
     shared_experts_split: Split = Split.TENSOR
+    draft_shared_experts_split: Split = Split.TENSOR
     lm_head_split: Split = Split.TENSOR
     language_only: bool = False
     vision_split: Split = Split.ATTENTION
@@ -83,18 +84,17 @@ class Placement:
     def of(cls, model: Model, profile: Profile, parallelism: Parallelism) -> "Placement":
         """What `profile` says. Raises Refusal for a layer partition that does not fit the model."""
         server = profile.server
-        replicated = (
-            server.get("moe_a2a_backend") in SHARED_EXPERT_REPLICATED
-            or profile.environment.get("SGLANG_SHARED_EXPERT_TP1") in ("1", "true", "True")
-            or _gathers_fp4(model, server, parallelism)
-        )
+        replicated = server.get("moe_a2a_backend") in SHARED_EXPERT_REPLICATED or profile.environment.get(
+            "SGLANG_SHARED_EXPERT_TP1"
+        ) in ("1", "true", "True")
         return cls(
             stages=pipeline_stages(
                 model.architecture.num_hidden_layers, parallelism.pp, profile.environment.get(PARTITION)
             ),
             redundant_experts=_integer(server, "ep_num_redundant_experts", 0),
             dense_mlp_split=Split.NOT if server.get("moe_dense_tp_size") == 1 else Split.TENSOR,
-            shared_experts_split=Split.NOT if replicated else Split.TENSOR,
+            shared_experts_split=Split.NOT if replicated or _gathers_fp4(model, parallelism) else Split.TENSOR,
+            draft_shared_experts_split=Split.NOT if replicated else Split.TENSOR,
             lm_head_split=Split.ATTENTION if server.get("enable_dp_lm_head") else Split.TENSOR,
             language_only=bool(server.get("language_only") or server.get("language_model_only")),
             vision_split=Split.NOT if server.get("mm_enable_dp_encoder") else Split.ATTENTION,
@@ -102,10 +102,9 @@ class Placement:
         )
 
 
-def _gathers_fp4(model: Model, server: Mapping[str, Flag], parallelism: Parallelism) -> bool:
-    """NVFP4 experts behind attention DP are fed by an all-gather, which wants whole shared experts on each rank."""
-    fused = not server.get("disable_shared_experts_fusion") and "shared_experts" in model.quantized_parts
-    return model.quantization == "nvfp4" and parallelism.attn_dp > 1 and not (fused and parallelism.ep == 1)
+def _gathers_fp4(model: Model, parallelism: Parallelism) -> bool:
+    """NVFP4 experts fed by an all-gather of fp4 (`should_use_flashinfer_cutlass_moe_fp4_allgather`)."""
+    return model.quantization == "nvfp4" and parallelism.attn_dp > 1 and parallelism.ep == parallelism.attn_dp
 
 
 def _integer(server: Mapping[str, Flag], flag: str, default: int) -> int:

@@ -6,7 +6,7 @@ models) and of what its weight loaders leave resident. Left out: scalars beside 
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, prod
 from typing import Final
@@ -17,6 +17,9 @@ from roles.weights.model import Architecture, Model, Part, QuantizedPart
 
 VOCABULARY_PADDING: Final = 64
 """SGLang rounds the vocabulary up to a multiple of this (vocab_parallel_embedding.py)."""
+
+HEAD_ON_EVERY_STAGE: Final = frozenset({"qwen3_moe"})
+"""Model types whose output head SGLang makes on every pipeline stage, though only the last uses it."""
 
 MTP_ALGORITHMS: Final = frozenset({"EAGLE", "NEXTN"})
 """Speculative algorithms that use the model's own MTP layer when no draft model is given."""
@@ -88,12 +91,13 @@ def stage_weights(model: Model, placement: Placement, stage: int) -> Iterator[tu
     layers = placement.stages[stage]
     first, last = stage == 0, stage == len(placement.stages) - 1
     vocabulary = VOCABULARY_PADDING * ceil(a.vocab_size / VOCABULARY_PADDING)
-    if first or (last and a.tie_word_embeddings):
+    if first:
         yield Weight("embed_tokens", "embedding", vocabulary, a.hidden_size, Split.ATTENTION), 1
     if last:
         yield Weight("norm", "norms", a.hidden_size), 1
-        if not a.tie_word_embeddings:
-            yield Weight("lm_head", "lm_head", vocabulary, a.hidden_size, placement.lm_head_split), 1
+    own_head = not a.tie_word_embeddings or len(placement.stages) > 1
+    if own_head and (last or a.model_type in HEAD_ON_EVERY_STAGE):
+        yield Weight("lm_head", "lm_head", vocabulary, a.hidden_size, placement.lm_head_split), 1
     yield _rope(a), 1
     kinds = Counter((a.has_experts(layer), a.has_indexer(layer)) for layer in layers)
     for (has_experts, has_indexer), copies in kinds.items():
@@ -243,6 +247,7 @@ def draft_weights(
 def mtp_weights(model: Model, placement: Placement) -> tuple[list[Weight], list[Weight]]:
     """The MTP layer as a draft (deepseek_nextn.py); SGLang loads one."""
     a = model.architecture
+    placement = replace(placement, shared_experts_split=placement.draft_shared_experts_split)
     quantized = "draft" in model.quantized_parts
     layer_model = model if quantized else model.model_copy(update={"quantization": "none", "quantized_parts": ()})
     stays = [
