@@ -104,9 +104,7 @@ def write(file: File) -> Generator[StringCommand]:
         redirect = ">>"
     owner = shlex.quote(f"{file.user}:{file.group}")
     path = shlex.quote(file.path)
-    yield StringCommand(
-        f"chown {owner} {temporary} && chmod {file.mode} {temporary} && mv {temporary} {path}"
-    )
+    yield StringCommand(f"chown {owner} {temporary} && chmod {file.mode} {temporary} && mv {temporary} {path}")
 
 
 def _show_difference(file: File) -> None:

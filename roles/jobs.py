@@ -38,9 +38,7 @@ def run_job(host: Host, job: Job) -> None:
 
 def _start_and_follow(job: Job) -> str:
     unit = shlex.quote(job.unit)
-    settings = " ".join(
-        f"--setenv={shlex.quote(f'{name}={value}')}" for name, value in job.environment.items()
-    )
+    settings = " ".join(f"--setenv={shlex.quote(f'{name}={value}')}" for name, value in job.environment.items())
     # RemainAfterExit keeps the result until it is read; the journal is read from this start on.
     return f"""
 ask() {{ systemctl show --property="$1" --value {unit}; }}

@@ -16,9 +16,7 @@ class Observation(FactBase[dict[str, list[str]]]):
     default = dict
 
     def command(self, programs: Mapping[str, str]) -> StringCommand:
-        parts = [
-            f"echo; echo '{_MARK}{name}'; ( {program}\n) 2>/dev/null" for name, program in programs.items()
-        ]
+        parts = [f"echo; echo '{_MARK}{name}'; ( {program}\n) 2>/dev/null" for name, program in programs.items()]
         return StringCommand("; ".join([*parts, "true"]))
 
     def process(self, output: list[str]) -> dict[str, list[str]]:

@@ -34,11 +34,7 @@ class RoleSettings(Document):
 
         Raises Refusal with one sentence per variable that is unknown, of a wrong type or out of bounds.
         """
-        own = {
-            name.removeprefix(cls.prefix): value
-            for name, value in data.items()
-            if name.startswith(cls.prefix)
-        }
+        own = {name.removeprefix(cls.prefix): value for name, value in data.items() if name.startswith(cls.prefix)}
         try:
             return cls.model_validate(own)
         except ValidationError as error:

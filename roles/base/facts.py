@@ -1,13 +1,14 @@
 """What base reads from a host, in one round trip."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyinfra.api.host import Host
 
 from roles.base.layout import DIRECTORIES, LIMITS, Directory
 from roles.files import Seen, files_program, files_seen
+from roles.lock import lock_program
 from roles.observation import observe
 from roles.paths import USER
 
@@ -16,6 +17,8 @@ from roles.paths import USER
 class BaseFacts:
     """The host as base found it."""
 
+    lock: Sequence[str]
+    """What `roles.lock` made of it."""
     has_apt: bool
     packages: frozenset[str]
     has_user: bool
@@ -30,6 +33,7 @@ def base_facts(host: Host, packages: Iterable[str]) -> BaseFacts:
     seen = observe(
         host,
         {
+            "lock": lock_program(),
             "apt": "command -v apt-get",
             "packages": f"dpkg-query --show --showformat='${{db:Status-Status}} ${{Package}}\\n' {names}",
             "user": f"getent passwd {USER}",
@@ -38,6 +42,7 @@ def base_facts(host: Host, packages: Iterable[str]) -> BaseFacts:
         },
     )
     return BaseFacts(
+        lock=seen["lock"],
         has_apt=bool(seen["apt"]),
         packages=frozenset(line.split()[1] for line in seen["packages"] if line.startswith("installed ")),
         has_user=bool(seen["user"]),

@@ -42,9 +42,7 @@ def user_created(exists: bool) -> Generator[Any]:
 
 
 @operation()
-def directories_created(
-    directories: Iterable[Directory], seen: frozenset[Directory]
-) -> Generator[StringCommand]:
+def directories_created(directories: Iterable[Directory], seen: frozenset[Directory]) -> Generator[StringCommand]:
     """Create directories, and put back the owner and mode of those that differ.
 
     + directories: as they should be

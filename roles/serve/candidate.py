@@ -1,0 +1,53 @@
+"""A profile as it would be served on one host. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from roles.files import File
+from roles.serve.command import Command
+from roles.serve.profile import Profile
+from roles.serve.unit import Neighbours, UnitState, unit_name
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A profile to serve: its command, its unit, and what a switch to it must know."""
+
+    profile: Profile
+    command: Command
+    unit: File
+    neighbours: Neighbours
+    weights: str
+    """Directory on the host."""
+    ready_limit: int
+    """Seconds."""
+
+    @property
+    def unit_name(self) -> str:
+        return unit_name(self.profile.name)
+
+
+def runs_as_declared(candidate: Candidate, units: Mapping[str, UnitState]) -> bool:
+    """Whether the unit's process is the one that the profile means, and answers."""
+    unit = units.get(candidate.unit_name)
+    return unit is not None and unit.active == "active" and unit.fingerprint == candidate.command.fingerprint
+
+
+def outsiders(candidates: Iterable[Candidate], units: Mapping[str, UnitState]) -> list[str]:
+    """Units that run or are enabled although none of the candidates is theirs."""
+    wanted = {candidate.unit_name for candidate in candidates}
+    return [name for name, unit in units.items() if name not in wanted and (unit.runs or unit.enabled)]
+
+
+def is_current(candidates: Iterable[Candidate], units: Mapping[str, UnitState], accepted: Mapping[str, str]) -> bool:
+    """Whether the host serves these profiles and nothing else, now and after a boot, and each was found good.
+
+    `accepted`: fingerprint by profile of what was accepted last. What runs is compared, not what happened:
+    a run that died half-way is completed by the next.
+    """
+    candidates = list(candidates)
+    return (
+        all(runs_as_declared(candidate, units) and units[candidate.unit_name].enabled for candidate in candidates)
+        and accepted == {candidate.profile.name: candidate.command.fingerprint for candidate in candidates}
+        and not outsiders(candidates, units)
+    )

@@ -1,0 +1,133 @@
+"""What a host's variables say is to be served."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyinfra.api.host import Host
+
+from inventory import PREVIOUS, Target, target
+from roles import paths
+from roles.cuda import toolkit
+from roles.cuda.settings import CudaSettings
+from roles.files import File
+from roles.refusal import Refusal
+from roles.serve import programs
+from roles.serve.candidate import Candidate
+from roles.serve.command import RESERVED, command, port_of
+from roles.serve.deadline import deadline
+from roles.serve.facts import ServeFacts, serve_facts
+from roles.serve.good import previous
+from roles.serve.parallelism import on_cpu
+from roles.serve.profile import Profile
+from roles.serve.settings import ServeSettings
+from roles.serve.suits import suits
+from roles.serve.unit import UNITS, argument, neighbours, quoted, unit_name
+from roles.serve.weights_per_rank import checkpoint_bytes
+from roles.sglang.catalogue import Catalogue
+from roles.sglang.release import Release
+from roles.sglang.settings import SglangSettings
+from roles.templates import render
+from roles.weights import layout
+from roles.weights.model import Model
+from roles.weights.settings import WeightsSettings
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The profiles that suit a host, each as it would be served there."""
+
+    candidates: Mapping[str, Candidate]
+    """By the profile's name."""
+    unsuitable: Mapping[str, Sequence[str]]
+    """Why each of the others cannot be served there, one sentence each."""
+
+    def wanted(self, names: tuple[str, ...], host: str) -> list[Candidate]:
+        """The candidates of these profiles. Raises Refusal with every reason why one cannot be served."""
+        for name in names:
+            if name in self.unsuitable:
+                raise Refusal("\n".join(f"host {host}: profile {name}: {reason}" for reason in self.unsuitable[name]))
+        return [self.candidates[name] for name in names]
+
+
+def declared(host: Host) -> Declared:
+    """Everything that this host could serve, from its variables alone."""
+    wish = target(host)
+    catalogue = Catalogue.load(SglangSettings.of(host).version)
+    unsuitable = {name: _reasons(profile, wish, catalogue) for name, profile in wish.profiles.items()}
+    suitable = [wish.profiles[name] for name, reasons in unsuitable.items() if not reasons]
+    return Declared(
+        candidates={profile.name: _candidate(host, profile, suitable, wish, catalogue) for profile in suitable},
+        unsuitable={name: reasons for name, reasons in unsuitable.items() if reasons},
+    )
+
+
+def wanted_names(host: Host, seen: ServeFacts | None = None) -> tuple[str, ...]:
+    """The names of the wanted profiles; the host is asked only where they say `previous` and nobody asked before."""
+    variables = target(host).variables
+    names = variables.profiles or (variables.profile,)
+    if names != (PREVIOUS,):
+        return names
+    return previous((seen or serve_facts(host)).history, host.name)
+
+
+def _reasons(profile: Profile, wish: Target, catalogue: Catalogue) -> Sequence[str]:
+    """Why a profile cannot be served. What is cheap to see is looked at first: there are many profiles."""
+    model, draft = _models(profile, wish)
+    return (
+        suits(profile, model, wish.hardware, draft, wish.profiles) or catalogue.check(profile.server, RESERVED).errors
+    )
+
+
+def _models(profile: Profile, wish: Target) -> tuple[Model, Model | None]:
+    return wish.models[profile.model], wish.models[profile.draft] if profile.draft else None
+
+
+def _candidate(
+    host: Host, profile: Profile, suitable: list[Profile], wish: Target, catalogue: Catalogue
+) -> Candidate:
+    settings, kept = ServeSettings.of(host), WeightsSettings.of(host)
+    release = Release.of(SglangSettings.of(host).version)
+    model, draft = _models(profile, wish)
+    weights = layout.directory(kept, model)
+    invocation = command(
+        profile,
+        settings,
+        catalogue,
+        release=release.directory,
+        weights=weights,
+        draft=layout.directory(kept, draft) if draft else None,
+        cuda_home=None if on_cpu(profile) else toolkit.home(CudaSettings.of(host), release.directory),
+    )
+    gpus = wish.hardware.gpus if wish.hardware else 0
+    ports = [other.name for other in suitable if port_of(other, settings) == port_of(profile, settings)]
+    near = neighbours(profile, suitable, gpus=gpus, same_port=ports)
+    limit = _ready_limit(profile, wish, settings)
+    text = render(
+        "serve/sglang.service.j2",
+        {
+            "profile": profile,
+            "command": invocation,
+            "neighbours": near,
+            "release": release,
+            "settings": settings,
+            "ready_limit": limit,
+            "ready": programs.READY.path,
+            "user": paths.USER,
+        },
+        {"quoted": quoted, "argument": argument},
+    )
+    return Candidate(
+        profile=profile,
+        command=invocation,
+        unit=File(f"{UNITS}/{unit_name(profile.name)}", text),
+        neighbours=near,
+        weights=weights,
+        ready_limit=limit,
+    )
+
+
+def _ready_limit(profile: Profile, wish: Target, settings: ServeSettings) -> int:
+    model, draft = _models(profile, wish)
+    gpus = not on_cpu(profile)
+    size = checkpoint_bytes(model) + (checkpoint_bytes(draft) if draft else 0)
+    return deadline(size, graphs=gpus, compile_kernels=gpus, override=settings.ready_limit).seconds
