@@ -101,9 +101,8 @@ def test_a_bare_host_gets_repository_driver_hold_settings_and_services_in_this_o
     assert "install nvidia-driver-pinning-580 nvidia-kernel-open-dkms nvidia-driver-cuda" in text
     assert "update-initramfs -u" in text
     assert "EB693B3035CD5710E231E123A4B469963BF863CC" in text
-    assert "fabricmanager" not in text.replace("is-active nvidia-fabricmanager", "").replace(
-        "is-enabled nvidia-fabricmanager", ""
-    )
+    assert "install nvidia-fabricmanager" not in text
+    assert "enable --now --quiet nvidia-fabricmanager" not in text
 
 
 def test_a_driver_that_is_not_loaded_yet_stops_the_run_unless_a_reboot_is_allowed(
