@@ -23,13 +23,8 @@ BUSY_CLIENT: Final = 0.8
 Outcome = Literal["passed", "failed", "noted"]
 
 
-def judge(
-    record: Record, history: Sequence[Record], benchmark: Benchmark, references: Mapping[int, float]
-) -> Verdict:
-    """Judge a measurement against the profile's `benchmark:` and against this host's earlier records.
-
-    `references` are the profile's reference results, output tokens per second by concurrency.
-    """
+def judge(record: Record, history: Sequence[Record], benchmark: Benchmark) -> Verdict:
+    """Judge a measurement against the profile's `benchmark:` and against this host's earlier records."""
     if record.failure is not None or not record.points():
         cause = record.failure or "nothing was measured"
         return Verdict(judgements=(Judgement(subject="completeness", point="", outcome="failed", text=cause),))
@@ -38,7 +33,7 @@ def judge(
         judgements=(
             *_completeness(record),
             *_client(record),
-            *_floors(record, benchmark, references),
+            *_floors(record, benchmark),
             *_latencies(record, benchmark),
             *_goodput(record, benchmark),
             *_regressions(record, earlier, benchmark.tolerance),
@@ -104,10 +99,10 @@ def _client(record: Record) -> Iterator[Judgement]:
     )
 
 
-def _floors(record: Record, benchmark: Benchmark, references: Mapping[int, float]) -> Iterator[Judgement]:
+def _floors(record: Record, benchmark: Benchmark) -> Iterator[Judgement]:
     for floor in benchmark.floors:
         figure = _figure(record, floor, THROUGHPUT)
-        limit, origin = _floor_value(record, floor, references)
+        limit, origin = _floor_value(record, floor)
         if figure is None or limit is None:
             missing = "it was not measured" if figure is None else origin
             yield _judgement("floor", floor, "failed", f"the floor cannot be judged: {missing}")
@@ -123,28 +118,20 @@ def _floors(record: Record, benchmark: Benchmark, references: Mapping[int, float
         )
 
 
-def _floor_value(record: Record, floor: Floor, references: Mapping[int, float]) -> tuple[float | None, str]:
+def _floor_value(record: Record, floor: Floor) -> tuple[float | None, str]:
     """The floor in output tokens per second and how it came about, or None and why there is none."""
     if floor.share_of_reference is not None:
-        reference = references.get(floor.concurrency)
+        reference = record.references.get(floor.concurrency)
         if reference is None:
             return None, f"the profile has no reference at concurrency {floor.concurrency}"
         origin = f" ({floor.share_of_reference:.0%} of the reference {reference:.1f})"
         return floor.share_of_reference * reference, origin
     if floor.share_of_ceiling is not None:
-        ceiling = _ceiling(record, floor.traffic, floor.concurrency)
+        ceiling = record.ceiling(floor.traffic, floor.concurrency)
         if ceiling is None:
             return None, f"no ceiling is known at concurrency {floor.concurrency}"
         return floor.share_of_ceiling * ceiling, f" ({floor.share_of_ceiling:.0%} of the ceiling {ceiling:.1f})"
     return floor.tokens_per_second, ""
-
-
-def _ceiling(record: Record, traffic: str, concurrency: int) -> float | None:
-    ceilings = record.prediction.ceilings if record.prediction else ()
-    for ceiling in ceilings:
-        if (ceiling.traffic, ceiling.concurrency) == (traffic, concurrency):
-            return ceiling.output_tokens_per_second
-    return None
 
 
 def _latencies(record: Record, benchmark: Benchmark) -> Iterator[Judgement]:

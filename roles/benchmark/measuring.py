@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+import click
 from pyinfra.api.host import Host
 
 from roles.benchmark import program
@@ -17,7 +18,9 @@ from roles.benchmark.facts import BenchmarkFacts, benchmark_facts, history
 from roles.benchmark.gate import judge
 from roles.benchmark.output import Output, memory, read_output
 from roles.benchmark.record import Environment, Prediction, Record, proof
+from roles.benchmark.report import RESULTS, write_report
 from roles.benchmark.rounds import Level, repeats, warm_ups
+from roles.benchmark.table import table
 from roles.files import File, write
 from roles.jobs import Job, run_job
 from roles.paths import PROGRAMS, RECORDS, STATE, USER
@@ -26,9 +29,6 @@ from roles.serve.candidate import Candidate
 from roles.serve.profile import Profile
 
 PROGRAM: Final = File(f"{PROGRAMS}/benchmark.py", Path(program.__file__).read_text(encoding="utf-8"))
-
-RESULTS: Final = Path("results")
-"""On the controller: every record, by host."""
 
 
 def references(profile: Profile) -> dict[int, float]:
@@ -50,9 +50,10 @@ def verify(host: Host, candidate: Candidate, prediction: Prediction | None, leve
     facts = benchmark_facts(host)
     record = measure(host, candidate, facts, prediction, level, round_limit)
     earlier = history(host, facts, candidate.profile.name)
-    verdict = judge(record, earlier, candidate.profile.benchmark, references(candidate.profile))
+    verdict = judge(record, earlier, candidate.profile.benchmark)
     record = record.model_copy(update={"verdict": verdict})
     keep(host, record)
+    click.echo(table(record), err=True)
     return record
 
 
@@ -98,6 +99,7 @@ def measure(
         log=output.log,
         memory=memory(output.server),
         prediction=prediction,
+        references=references(candidate.profile),
     )
 
 
@@ -141,5 +143,6 @@ def keep(host: Host, record: Record) -> None:
     local = RESULTS / record.host.replace("/", "_") / record.name
     local.parent.mkdir(parents=True, exist_ok=True)
     local.write_text(record.to_json(), encoding="utf-8")
+    write_report()
     for command in write(File(f"{RECORDS}/{record.name}", record.to_json())):
         run(host, command)

@@ -192,26 +192,19 @@ class Measurement:
             client = importlib.import_module(self.plan["module"])
         self.watch.on(client)
         self.write({"environment": environment(self.plan["base_url"])})
-        rounds = [*(entry for series in self.plan["warm_ups"] for entry in series[:2]), *self.plan["rounds"]]
-        count = len(rounds)
-        done = 0
         for series in self.plan["warm_ups"]:
-            for entry in self._warm_up(client, series):
-                done += 1
-                _progress(entry, done, count)
-        for entry in self.plan["rounds"]:
-            row = self._round(client, entry)
-            done += 1
-            _progress(row, done, count)
+            self._warm_up(client, series)
+        for place, entry in enumerate(self.plan["rounds"], start=1):
+            _progress(self._round(client, entry), f"{place} of {len(self.plan['rounds'])}: repeat")
         self.gpus.stop()
         self.write({"end": "complete", "server": server_info(self.plan["base_url"])})
 
-    def _warm_up(self, client: ModuleType, series: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _warm_up(self, client: ModuleType, series: list[dict[str, Any]]) -> None:
         """Rounds until the last two agree, or the series is used up."""
         rates: list[float] = []
         for entry in series:
             row = self._round(client, entry)
-            yield row
+            _progress(row, "warm-up")
             rates.append(row["result"]["output_throughput"])
             if len(rates) > 1 and abs(rates[-1] - rates[-2]) <= self.plan["agreement"] * max(rates[-2:]):
                 return
@@ -288,11 +281,10 @@ class Measurement:
             yield
 
 
-def _progress(row: dict[str, Any], done: int, count: int) -> None:
+def _progress(row: dict[str, Any], kind: str) -> None:
     point, result = row["round"]["point"], row["result"]
-    kind = "warm-up" if row["round"]["phase"] == "warm-up" else f"repeat {row['round']['number']}"
     print(
-        f"{min(done, count)} of {count}: {point['traffic']} C={point['concurrency']}, {kind}: "
+        f"{kind} {row['round']['number']}, {point['traffic']} C={point['concurrency']}: "
         f"{result['output_throughput']:.1f} tok/s, TTFT {result['median_ttft_ms']:.0f} ms, "
         f"TPOT {result['median_tpot_ms']:.1f} ms",
         flush=True,

@@ -177,6 +177,8 @@ class Record(Document):
     memory: dict[str, FiniteFloat] = Field(default_factory=dict)
     """Per GPU, as the server reports it, of the rank that has most: GiB, and tokens of the KV cache."""
     prediction: Prediction | None = None
+    references: dict[int, FiniteFloat] = Field(default_factory=dict)
+    """The profile's reference results: output tokens per second by concurrency."""
     startup_seconds: FiniteFloat | None = None
     """From start to ready, where it was a start of Slipway's."""
     verdict: Verdict | None = None
@@ -211,6 +213,13 @@ class Record(Document):
     def points(self) -> list[Point]:
         """The points that were judged, in the order of their first row."""
         return list(dict.fromkeys(row.round.point for row in self.rows if row.judged))
+
+    def ceiling(self, traffic: str, concurrency: int) -> float | None:
+        """What the hardware could reach, in output tokens per second."""
+        for ceiling in self.prediction.ceilings if self.prediction else ():
+            if (ceiling.traffic, ceiling.concurrency) == (traffic, concurrency):
+                return ceiling.output_tokens_per_second
+        return None
 
     def judged_rows(self, point: Point) -> list[Row]:
         return [row for row in self.rows if row.judged and row.round.point == point]

@@ -162,6 +162,17 @@ class Sweep(Document):
             entries=tuple(_entry(trial, impossible(trial.profile)) for trial in tried),
         )
 
+    @classmethod
+    def read_json(cls, text: str, source: str) -> Self:
+        """Raises Refusal for what is no whole sweep."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise Refusal(f"{source}: not a whole sweep: {error}") from None
+        if not isinstance(document, dict):
+            raise Refusal(f"{source}: not a sweep: a {type(document).__name__}, not an object")
+        return cls.read(document, source)
+
     @property
     def waiting(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.status == "waiting"]

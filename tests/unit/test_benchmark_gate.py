@@ -13,7 +13,8 @@ BLOCK = {"concurrencies": [1, 8], "traffic": {"chat": {"input_tokens": 64, "outp
 
 
 def verdict(measured: Record, *history: Record, references: dict[int, float] | None = None, **block: Any) -> Verdict:
-    return judge(measured, history, Benchmark.read({**BLOCK, **block}, "tiny.yml"), references or {})
+    subject = measured.model_copy(update={"references": references or {}})
+    return judge(subject, history, Benchmark.read({**BLOCK, **block}, "tiny.yml"))
 
 
 def of(subject: str, found: Verdict) -> list[Judgement]:

@@ -1,0 +1,198 @@
+"""Charts as SVG that follows the page's colours, so that they can be read on paper and in the dark. Pure."""
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from roles.benchmark.statistics import Interval
+
+INK: Final = "#010203"
+"""Stands for the page's text colour until the page is known."""
+SERIES: Final = tuple(f"#0{number}0a0b" for number in range(1, 9))
+"""Stand for the page's series colours."""
+MARKERS: Final = "osD^vPX*"
+"""A series can be told from the others without its colour, too."""
+
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and recoloured
+    "svg.hashsalt": "slipway",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A value with its 95 % interval."""
+
+    x: float
+    y: float
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A value that is not a measurement of the series: a reference result or a ceiling."""
+
+    label: str
+    dots: Sequence[tuple[float, float]]
+    series: int
+    """Whose colour it takes."""
+    dash: str
+
+
+def curves(series: Mapping[str, Sequence[Dot]], lines: Iterable[Line], x: str, y: str, *, log_y: bool = False) -> str:
+    """One curve for each name over a logarithmic x, with intervals as bars."""
+    with mpl.rc_context(_STYLE):
+        canvas, axes = _axes(x, y)
+        for number, (name, dots) in enumerate(series.items()):
+            _curve(axes, number, name, dots)
+        for line in lines:
+            xs, ys = zip(*line.dots, strict=True)
+            colour = SERIES[line.series % len(SERIES)]
+            axes.plot(xs, ys, line.dash, color=colour, marker="_", markersize=9, label=line.label, alpha=0.8)
+        ticks = sorted({dot.x for dots in series.values() for dot in dots})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        if log_y:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        return _svg(canvas, axes)
+
+
+def _curve(axes: Axes, number: int, name: str, dots: Sequence[Dot]) -> None:
+    below = [dot.y - dot.interval.low if dot.interval else 0 for dot in dots]
+    above = [dot.interval.high - dot.y if dot.interval else 0 for dot in dots]
+    axes.errorbar(
+        [dot.x for dot in dots],
+        [dot.y for dot in dots],
+        yerr=[[max(0, value) for value in below], [max(0, value) for value in above]],
+        color=SERIES[number % len(SERIES)],
+        marker=MARKERS[number % len(MARKERS)],
+        capsize=3,
+        label=name,
+    )
+
+
+def percentiles(series: Mapping[str, Mapping[float, tuple[float, float, float]]], x: str, y: str) -> str:
+    """For each name, over x, the p50 as a line and a band up to p95 and p99."""
+    with mpl.rc_context(_STYLE):
+        canvas, axes = _axes(x, y)
+        for number, (name, values) in enumerate(series.items()):
+            colour = SERIES[number % len(SERIES)]
+            xs = sorted(values)
+            p50, p95, p99 = ([values[at][place] for at in xs] for place in range(3))
+            axes.fill_between(xs, p50, p99, color=colour, alpha=0.12, linewidth=0)
+            axes.plot(xs, p50, color=colour, marker=MARKERS[number % len(MARKERS)], label=f"{name} p50")
+            axes.plot(xs, p95, "--", color=colour, linewidth=1)
+            axes.plot(xs, p99, ":", color=colour, linewidth=1)
+        ticks = sorted({at for values in series.values() for at in values})
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        return _svg(canvas, axes)
+
+
+def tradeoffs(
+    series: Mapping[str, Sequence[tuple[float, float, str]]], best: Mapping[str, Sequence[tuple[float, float]]]
+) -> str:
+    """Speed for one user against throughput for all; points that nothing beats in both are filled."""
+    with mpl.rc_context(_STYLE):
+        canvas, axes = _axes("tokens per second for one user (1 / TPOT)", "tokens per second for all users")
+        for number, (name, points) in enumerate(series.items()):
+            colour, marker = SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
+            axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, alpha=0.4)
+            for filled in (True, False):
+                shown = [(x, y) for x, y, _ in points if ((x, y) in best.get(name, ())) is filled]
+                label = name if filled or not best.get(name) else None
+                face = colour if filled else "none"
+                xs, ys = [x for x, _ in shown], [y for _, y in shown]
+                axes.plot(xs, ys, marker, color=colour, markerfacecolor=face, label=label)
+            for x, y, text in points:
+                axes.annotate(text, (x, y), textcoords="offset points", xytext=(6, 4), fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
+        return _svg(canvas, axes)
+
+
+def bars(values: Mapping[str, Dot], x: str, baseline: float) -> str:
+    """A bar with its interval for each name, and a line at what is compared with."""
+    with mpl.rc_context(_STYLE):
+        canvas, axes = _axes(x, "", height=0.6 + 0.42 * len(values))
+        names = list(values)
+        for place, name in enumerate(names):
+            dot = values[name]
+            interval = dot.interval or Interval(dot.y, dot.y)
+            spread = [[max(0, dot.y - interval.low)], [max(0, interval.high - dot.y)]]
+            axes.barh(place, dot.y, xerr=spread, height=0.6, color=SERIES[0], alpha=0.7, ecolor=INK, capsize=3)
+        axes.axvline(baseline, color=INK, linestyle="--", linewidth=1)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        return _svg(canvas, axes, legend=False)
+
+
+def history(series: Mapping[str, Sequence[tuple[str, float, bool]]], y: str) -> str:
+    """For each name its values in time, by the label of their time; a cross is a record that failed the gate."""
+    with mpl.rc_context(_STYLE):
+        canvas, axes = _axes("", y)
+        labels = sorted({label for values in series.values() for label, _, _ in values})
+        for number, (name, values) in enumerate(series.items()):
+            colour = SERIES[number % len(SERIES)]
+            places = [labels.index(label) for label, _, _ in values]
+            axes.plot(places, [value for _, value, _ in values], color=colour, alpha=0.4)
+            for good, marker in ((True, MARKERS[number % len(MARKERS)]), (False, "x")):
+                chosen = [(at, value) for at, (_, value, ok) in zip(places, values, strict=True) if ok is good]
+                label = name if good else f"{name}, not accepted"
+                if chosen:
+                    axes.plot([at for at, _ in chosen], [v for _, v in chosen], marker, color=colour, label=label)
+        axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=8)
+        axes.set_ylim(bottom=0)
+        return _svg(canvas, axes)
+
+
+def _axes(x: str, y: str, height: float = 3.6) -> tuple[Canvas, Axes]:
+    canvas = Canvas(figsize=(7.2, height), layout="constrained")
+    axes = canvas.add_subplot()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return canvas, axes
+
+
+def _svg(canvas: Canvas, axes: Axes, *, legend: bool = True) -> str:
+    """The chart as an element to stand in a page."""
+    axes.xaxis.set_minor_locator(NullLocator())
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    if legend:
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2, fontsize=9)
+    text = io.StringIO()
+    FigureCanvasSVG(canvas).print_svg(text, metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace(INK, "var(--ink)")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    for number, colour in enumerate(SERIES):
+        svg = svg.replace(colour, f"var(--series-{number})")
+    return re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
