@@ -166,9 +166,14 @@ def broken(text: str) -> str:
     if "\N{REPLACEMENT CHARACTER}" in text.rstrip("\N{REPLACEMENT CHARACTER}"):
         # At the very end it is only a character cut in two by the length limit.
         return "full of replacement characters"
-    if re.fullmatch(r"(.{1,24}?)\1{3,}", text.strip(), re.DOTALL):
+    if any(repeats(text.strip(), length) for length in range(1, 25)):
         return "one token repeated"
     return ""
+
+
+def repeats(text: str, length: int) -> bool:
+    """Whether `text` is its first `length` characters four times or more."""
+    return len(text) >= 4 * length and text == (text[:length] * len(text))[: len(text)]
 
 
 CHECKS: tuple[Callable[[Server, Options], None], ...] = (
