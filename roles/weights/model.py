@@ -147,7 +147,10 @@ class Architecture(Document):
         """Every dimension that the memory of this model type depends on is there."""
         if self.model_type not in MODEL_TYPES:
             raise ValueError(f"model_type: unknown {self.model_type!r}; {nearest(self.model_type, MODEL_TYPES)}")
-        missing = [name for name in MODEL_TYPES[self.model_type] if getattr(self, name) is None]
+        # A draft model is one dense layer under its target's model type.
+        optional = EXPERTS if self.num_hidden_layers == 1 else ()
+        needed = [name for name in MODEL_TYPES[self.model_type] if name not in optional]
+        missing = [name for name in needed if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{', '.join(missing)}: required for model_type {self.model_type}")
         if self.indexer_types is not None and len(self.indexer_types) < self.num_hidden_layers:
