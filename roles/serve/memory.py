@@ -6,7 +6,7 @@ checks that before the server runs out of memory. Too low a fraction leaves no K
 for the rest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -38,6 +38,8 @@ BAND_FRAGMENTS: Final = 0.3 * GIB
 """Memory that the allocator holds and nobody can use."""
 
 TOKENS_BAND: Final = 0.02
+BISECTIONS: Final = 14
+"""Enough for a fraction in four digits."""
 
 
 class Verdict(StrEnum):
@@ -64,6 +66,9 @@ class Interval:
         return self.low <= fraction <= self.high
 
 
+NOWHERE: Final = Interval(1.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Change:
     """What would help: a flag, and the direction in which to move it."""
@@ -83,7 +88,8 @@ class Estimate:
     mem_fraction_static: float
     stages: tuple[StageWeights, ...]
     """Weights of a rank of each pipeline stage, by part of the model."""
-    kv_bytes_per_token: int
+    kv_bytes_per_stage: tuple[int, ...]
+    """Bytes of one token on a rank of each pipeline stage."""
     tokens: int
     """Tokens in the KV cache of one attention group; 0 where no room is left for it."""
     context_length: int
@@ -109,6 +115,11 @@ class Estimate:
     @property
     def weights(self) -> int:
         return max(stage.total for stage in self.stages)
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """The largest stage decides: all stages agree on the fewest tokens."""
+        return max(self.kv_bytes_per_stage)
 
     @property
     def kv_cache(self) -> int:
@@ -150,22 +161,30 @@ def estimate(
     stages = weights_per_rank(model, profile, parallelism, draft)
     several = parallelism.tp * parallelism.pp > 1
     start = free_at_start or hardware.memory_mib * MIB - CONTEXT - (COMMUNICATORS if several else 0)
-    cell = _largest_cell(model, profile, parallelism, sizing, draft)
+    cells = _cells(model, profile, parallelism, sizing, draft)
+    cell = max(cells)
 
     held = max(stage.total for stage in stages) + (MULTIMODAL if _is_multimodal(model, profile) else 0)
-    tokens = _tokens(start * sizing.mem_fraction_static - held, cell, sizing)
-    allocated = buffers(model, sizing, parallelism, hardware, tokens)
-    measured = free_at_start is not None
-    band_start = BAND_START if measured or not several else BAND_START_SEVERAL
+    band_start = BAND_START_SEVERAL if several and free_at_start is None else BAND_START
     band_kv = int(band_start + BAND_WEIGHTS * held)
-    band_buffers = int(BAND_FRAGMENTS + BAND_BUFFERS * sum(b.bytes for b in allocated))
 
-    least = max(2, sizing.page_size) * cell
-    full = sizing.context_length * cell
-    need = sum(b.bytes for b in allocated)
-    feasible = Interval((held + least - band_kv) / start, 1 - (need - band_buffers) / start)
-    safe = Interval((held + full + band_kv) / start, 1 - (need + band_buffers) / start)
+    def allocated_at(fraction: float) -> tuple[Buffer, ...]:
+        return buffers(model, sizing, parallelism, hardware, _tokens(start * fraction - held, cell, sizing))
+
     fraction = sizing.mem_fraction_static
+    tokens = _tokens(start * fraction - held, cell, sizing)
+    allocated = allocated_at(fraction)
+    one_request = min(sizing.context_length, sizing.max_total_tokens or sizing.context_length) * cell
+    feasible = Interval(
+        low=(held + max(2, sizing.page_size) * cell - band_kv) / start,
+        high=_highest(lambda f: start * (1 - f) - _need(allocated_at(f), -1)),
+    )
+    safe = Interval(
+        low=(held + one_request + band_kv) / start,
+        high=_highest(lambda f: start * (1 - f) - _need(allocated_at(f), +1)),
+    )
+    if max(stage.load_peak for stage in stages) > start + band_kv:
+        feasible = safe = NOWHERE
     verdict = Verdict.NO if fraction not in feasible else Verdict.OK if fraction in safe else Verdict.TIGHT
     breaks, change = _why(verdict, fraction, feasible if verdict is Verdict.NO else safe, allocated, tokens, sizing)
     return Estimate(
@@ -173,39 +192,54 @@ def estimate(
         free_at_start=start,
         mem_fraction_static=fraction,
         stages=stages,
-        kv_bytes_per_token=cell,
+        kv_bytes_per_stage=cells,
         tokens=tokens,
         context_length=sizing.context_length,
         max_running_requests=sizing.requests(tokens),
         buffers=allocated,
-        load_bytes=checkpoint_bytes(model) + (checkpoint_bytes(draft) if draft else 0),
+        load_bytes=checkpoint_bytes(model, draft, _algorithm(profile)),
         verdict=verdict,
         feasible=feasible,
         safe=safe,
         breaks=breaks,
         change=change,
         band_kv=band_kv,
-        band_buffers=band_buffers,
+        band_buffers=_band(allocated),
     )
 
 
-def _largest_cell(
+def _band(allocated: tuple[Buffer, ...]) -> int:
+    return int(BAND_FRAGMENTS + BAND_BUFFERS * sum(buffer.bytes for buffer in allocated))
+
+
+def _need(allocated: tuple[Buffer, ...], side: int) -> int:
+    """Bytes of the buffers at the good (-1) or the bad (+1) end of their band."""
+    return sum(buffer.bytes for buffer in allocated) + side * _band(allocated)
+
+
+def _highest(room: Callable[[float], float]) -> float:
+    """The highest fraction that leaves room, which shrinks as the fraction grows; 0 where none does."""
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if room(middle) >= 0 else (low, middle)
+    return low
+
+
+def _cells(
     model: Model, profile: Profile, parallelism: Parallelism, sizing: Sizing, draft: Model | None
-) -> int:
-    """Bytes per token of the pipeline stage with most: it decides, because stages agree on the fewest tokens."""
-    algorithm = profile.server.get("speculative_algorithm")
-    return max(
-        bytes_per_token(
-            model,
-            layers,
-            parallelism,
-            sizing.kv_cache_dtype,
-            sizing.plain_sparse_rows,
-            None if algorithm is None else str(algorithm),
-            draft,
-        )
+) -> tuple[int, ...]:
+    """Bytes per token on a rank of each pipeline stage."""
+    algorithm = _algorithm(profile)
+    return tuple(
+        bytes_per_token(model, layers, parallelism, sizing.kv_cache_dtype, sizing.plain_sparse_rows, algorithm, draft)
         for layers in Placement.of(model, profile, parallelism).stages
     )
+
+
+def _algorithm(profile: Profile) -> str | None:
+    said = profile.server.get("speculative_algorithm")
+    return None if said is None else str(said)
 
 
 def _is_multimodal(model: Model, profile: Profile) -> bool:
@@ -227,8 +261,10 @@ def _why(
         return "", None
     if interval.is_empty:
         largest = max((b for b in allocated if b.grows_with), key=lambda b: b.bytes)
-        if interval.low > 1:
-            return "weights and KV cache exceed the GPU", Change("tp_size or pp_size", "raise")
+        if interval.low >= 1:
+            return "the weights do not fit into the GPU, or not while they are loaded", Change(
+                "tp_size or pp_size", "raise"
+            )
         return (
             f"no fraction leaves room for both the KV cache and {largest.name}",
             Change(largest.grows_with, "lower"),
@@ -264,14 +300,15 @@ def compare(predicted: Estimate, reported: Mapping[str, object]) -> tuple[Differ
 
     A figure that the server does not report is left out.
     """
-    draft = predicted.stages[-1].parts.get("draft", 0)
-    weights = max(stage.total for stage in predicted.stages) - (draft if len(predicted.stages) == 1 else 0)
+    first = predicted.stages[0]  # the stage that answers
+    weights = first.total - first.parts.get("draft", 0)
+    kv_cache = predicted.tokens * predicted.kv_bytes_per_stage[0]
     tokens_band = TOKENS_BAND * predicted.tokens + predicted.band_kv / predicted.kv_bytes_per_token
-    kv_band = (TOKENS_BAND * predicted.kv_cache + predicted.band_kv) / GIB
+    kv_band = (TOKENS_BAND * kv_cache + predicted.band_kv) / GIB
     graphs = sum(b.bytes for b in predicted.buffers if b.name.endswith(" graphs"))
     lines = [
         ("weight", weights / GIB, _number(reported.get("weight")), 0.01 * weights / GIB),
-        ("kvcache", predicted.kv_cache / GIB, _number(reported.get("kvcache")), kv_band),
+        ("kvcache", kv_cache / GIB, _number(reported.get("kvcache")), kv_band),
         ("token_capacity", predicted.tokens, _number(reported.get("token_capacity")), tokens_band),
         ("graph", graphs / GIB, _graphs(reported.get("graph")), predicted.band_buffers / GIB),
     ]

@@ -231,69 +231,67 @@ def _vision(a: Architecture, placement: Placement) -> Iterator[tuple[Weight, int
     yield Weight("final_layernorm, projector.pre_norm", "vision", 4 * width), 1
 
 
-def draft_weights(
-    model: Model, draft: Model | None, algorithm: str, placement: Placement
-) -> tuple[list[Weight], list[Weight]]:
-    """What speculative decoding adds: tensors that stay, and tensors given up for the target's after sizing."""
+def draft_weights(model: Model, draft: Model | None, algorithm: str, placement: Placement) -> list[Weight]:
+    """What speculative decoding holds on the last stage when the KV cache is sized.
+
+    The draft's own embedding and head are among it: SGLang gives them up for the target's only later.
+    """
     if draft is not None:
         return _draft_model_weights(model, draft, algorithm)
     if algorithm not in MTP_ALGORITHMS:
-        return [], []
+        return []
     if not model.architecture.num_nextn_predict_layers:
         raise Refusal(f"draft: required, because model {model.name} has no MTP layer for {algorithm}")
     return mtp_weights(model, placement)
 
 
-def mtp_weights(model: Model, placement: Placement) -> tuple[list[Weight], list[Weight]]:
+def mtp_weights(model: Model, placement: Placement) -> list[Weight]:
     """The MTP layer as a draft (deepseek_nextn.py); SGLang loads one."""
     a = model.architecture
     placement = replace(placement, shared_experts_split=placement.draft_shared_experts_split)
     quantized = "draft" in model.quantized_parts
     layer_model = model if quantized else model.model_copy(update={"quantization": "none", "quantized_parts": ()})
-    stays = [
+    # An NVFP4 checkpoint names no exception for the draft's head, so SGLang makes room for it as NVFP4.
+    head = Storage.NVFP4 if model.quantization == "nvfp4" else Storage.BF16
+    return [
         Weight("eh_proj", "draft", a.hidden_size, 2 * a.hidden_size),
         Weight("enorm, hnorm, shared_head.norm", "draft", 3 * a.hidden_size),
         *_layer(layer_model, placement, a.n_routed_experts is not None, a.is_sparse),
+        *_embedding_and_head(a, head, in_checkpoint=False),
     ]
-    # An NVFP4 checkpoint names no exception for the draft's head, so SGLang makes room for it as NVFP4.
-    head = Storage.NVFP4 if model.quantization == "nvfp4" else Storage.BF16
-    return stays, _embedding_and_head(a, head)
 
 
-def _draft_model_weights(model: Model, draft: Model, algorithm: str) -> tuple[list[Weight], list[Weight]]:
+def _draft_model_weights(model: Model, draft: Model, algorithm: str) -> list[Weight]:
     """A draft model of its own: EAGLE-3 (llama_eagle3.py, kimi_k25_eagle3.py), DFlash (dflash.py), any other."""
     a = draft.architecture
     if algorithm == "EAGLE3":
-        auxiliary = len(a.target_layer_ids) or 3
-        attention = _latent_attention(a, Storage.BF16, 2) if a.is_latent else _grouped_attention(a, 2)
-        fc = Split.ATTENTION if a.is_latent else Split.NOT
-        head = Weight("lm_head", "draft", a.draft_vocab_size or a.vocab_size, a.hidden_size, Split.TENSOR)
-        stays = [
-            Weight("fc", "draft", a.hidden_size, auxiliary * model.architecture.hidden_size, fc),
-            Weight("norms", "draft", 4 * a.hidden_size),
-            *attention,
-            *_mlp(a.hidden_size, a.intermediate_size, "dense_mlp", Split.TENSOR, Storage.BF16),
-        ]
-        embedding, shared_head = _embedding_and_head(a, Storage.BF16)
-        if a.draft_vocab_size in (None, a.vocab_size):
-            return stays, [embedding, shared_head]
-        return [*stays, head], [embedding]
-    layers = [
-        w for _ in range(a.num_hidden_layers) for w in _layer(draft, Placement(stages=(range(1),)), False, False)
-    ]
+        return _eagle3(a, model.architecture.hidden_size)
+    one_stage = Placement(stages=(range(a.num_hidden_layers),))
+    layers = [w for _ in one_stage.stages[0] for w in _layer(draft, one_stage, has_experts=False, has_indexer=False)]
     if algorithm == "DFLASH":
         features = len(a.target_layer_ids) or a.num_hidden_layers
-        return [
-            Weight("fc", "draft", a.hidden_size, features * model.architecture.hidden_size),
-            Weight("hidden_norm, norm", "draft", 2 * a.hidden_size),
-            *layers,
-        ], []
-    return [*layers, *_embedding_and_head(a, Storage.BF16)], []
+        fc = Weight("fc", "draft", a.hidden_size, features * model.architecture.hidden_size)
+        return [fc, Weight("hidden_norm, norm", "draft", 2 * a.hidden_size), *layers]
+    return [*layers, *_embedding_and_head(a, Storage.BF16)]
 
 
-def _embedding_and_head(a: Architecture, head: Storage) -> list[Weight]:
-    vocabulary = VOCABULARY_PADDING * ceil(a.vocab_size / VOCABULARY_PADDING)
+def _eagle3(a: Architecture, target_hidden: int) -> list[Weight]:
+    """One layer that reads the token and three of the target's hidden states."""
+    auxiliary = len(a.target_layer_ids) or 3
+    embedding, head = _embedding_and_head(a, Storage.BF16)
     return [
-        Weight("embed_tokens", "draft", vocabulary, a.hidden_size, Split.ATTENTION),
-        Weight("lm_head", "draft", vocabulary, a.hidden_size, Split.TENSOR, storage=head),
+        Weight(
+            "fc", "draft", a.hidden_size, auxiliary * target_hidden, Split.ATTENTION if a.is_latent else Split.NOT
+        ),
+        Weight("input_layernorm, hidden_norm, post_attention_layernorm, norm", "draft", 4 * a.hidden_size),
+        *(_latent_attention(a, Storage.BF16, inputs=2) if a.is_latent else _grouped_attention(a, inputs=2)),
+        *_mlp(a.hidden_size, a.intermediate_size, "dense_mlp", Split.TENSOR, Storage.BF16),
+        embedding,
+        replace(head, rows=a.draft_vocab_size) if a.draft_vocab_size else head,
     ]
+
+
+def _embedding_and_head(a: Architecture, head: Storage, in_checkpoint: bool = True) -> tuple[Weight, Weight]:
+    rows = VOCABULARY_PADDING * ceil(a.vocab_size / VOCABULARY_PADDING)
+    embedding = Weight("embed_tokens", "draft", rows, a.hidden_size, Split.ATTENTION, in_checkpoint=in_checkpoint)
+    return embedding, replace(embedding, name="lm_head", split=Split.TENSOR, storage=head)
