@@ -7,7 +7,7 @@ BIN := .venv/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help lab lab-down lint format quick test clean
+.PHONY: help lab lab-down lint format docs quick test clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ lint: .venv/synced ## Check style and types
 format: .venv/synced ## Put the code in its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: .venv/synced ## Write the variable tables anew
+	$(BIN)/python -m docs.generate
 
 quick: .venv/synced ## Run the tests that need no host
 	$(BIN)/pytest

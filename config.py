@@ -5,18 +5,17 @@ import sys
 if sys.version_info < (3, 11):  # noqa: UP036 -- the one file that an older Python gets to see
     sys.exit(f"Slipway needs Python 3.11 or later, not {sys.version.split()[0]}")
 
-import tomllib
-from pathlib import Path
-
 import click
 from pyinfra import config
 from pyinfra_cli import cli
 
-ROOT = Path(__file__).resolve().parent
-config.REQUIRE_PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"
 
-from inventory import SiteInventory, load  # noqa: E402 -- needs the packages
-from roles.refusal import Refusal  # noqa: E402
+try:
+    from inventory import SiteInventory, load
+    from roles.refusal import Refusal
+except ModuleNotFoundError as missing:
+    sys.exit(f"The Python package {missing.name} is missing; `uv sync` installs all that Slipway needs")
 
 arguments = click.get_current_context().params
 for given in arguments["data"]:

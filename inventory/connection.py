@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 from pyinfra.api.arguments import AllArguments
-from pyinfra.api.connectors import get_execution_connectors
+from pyinfra.connectors import docker, fake, ssh
 
 from roles.documents import Document
 
@@ -48,7 +48,9 @@ class Connection(Document):
     """Accepted and not used: nothing on the host runs Python for Slipway."""
 
 
-PYINFRA: Final = frozenset(AllArguments.__annotations__) | frozenset(
-    name for connector in get_execution_connectors().values() for name in connector.data_cls.__annotations__
+PYINFRA: Final = frozenset(
+    name
+    for names in (AllArguments, ssh.ConnectorData, docker.ConnectorData, fake.FakeConnectorData)
+    for name in names.__annotations__
 )
-"""Names that pyinfra itself understands: every connector's data, and global arguments such as `_sudo`."""
+"""Names that pyinfra itself understands: global arguments such as `_sudo`, and what its connectors need."""

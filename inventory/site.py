@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final, cast
 
-from pyinfra.api.connectors import get_execution_connector
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
+from pyinfra.connectors.local import LocalConnector
 
 from roles.refusal import Refusal, nearest
 
@@ -88,7 +88,7 @@ class SiteInventory(Inventory):
         )
         for host in self:
             if host.data.get("ansible_connection") == "local":
-                host.connector_cls = get_execution_connector("local")
+                host.connector_cls = LocalConnector
 
     def require(self, limit: Iterable[str], exclude: Iterable[str]) -> None:
         """Raise Refusal if a pattern of `--limit` or `--exclude` means nobody, or both together leave nobody.
