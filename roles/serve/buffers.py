@@ -58,7 +58,7 @@ def buffers(
         size = DECODE_GRAPH + DECODE_GRAPH_PER_REQUEST * sizing.decode_batch
         found.append(Buffer("decode graphs", int(size), "cuda_graph_max_bs_decode"))
     if sizing.prefill_graph:
-        found.append(Buffer("prefill graphs", int(PREFILL_GRAPH), "disable_prefill_cuda_graph"))
+        found.append(Buffer("prefill graphs", int(PREFILL_GRAPH), "chunked_prefill_size"))
     if parallelism.tp * parallelism.pp > 1:
         found.append(Buffer("communication", int(COMMUNICATION), ""))
     return tuple(found)
@@ -118,7 +118,10 @@ def _power_of_two(number: int) -> int:
 
 
 def _activations(model: Model, sizing: Sizing, parallelism: Parallelism) -> int:
-    """The widest moment of a prefill step, in bf16: hidden states and the larger of attention, MLP and experts."""
+    """The widest moment of a prefill step, in bf16.
+
+    A captured prefill holds all of it in its graph but attention, which runs between the graph's segments.
+    """
     a = model.architecture
     chunk = sizing.chunked_prefill_size if sizing.chunked_prefill_size > 0 else sizing.context_length
     heads = ceil(a.num_attention_heads / parallelism.attn_tp)
@@ -126,6 +129,8 @@ def _activations(model: Model, sizing: Sizing, parallelism: Parallelism) -> int:
         attention = heads * (3 * (a.kv_lora_rank or 0) + (a.qk_rope_head_dim or 0))
     else:
         attention = 3 * heads * (a.head_dim or 0)
+    if sizing.prefill_graph:
+        return chunk * attention * 2
     mlp = 3 * ceil(a.intermediate_size / parallelism.tp)
     experts = 0
     if a.n_routed_experts:

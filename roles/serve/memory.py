@@ -256,28 +256,25 @@ def _tokens(room: float, cell: int, sizing: Sizing) -> int:
 def _why(
     verdict: Verdict, fraction: float, interval: Interval, allocated: tuple[Buffer, ...], tokens: int, sizing: Sizing
 ) -> tuple[str, Change | None]:
-    """What breaks first, and what to change."""
+    """What breaks first, and what to change; `interval` is where the next better verdict is."""
     if verdict is Verdict.OK:
         return "", None
+    largest = max((buffer for buffer in allocated if buffer.grows_with), key=lambda buffer: buffer.bytes)
+    if interval.low >= 1:
+        reason = "the weights do not fit into the GPU, or not while they are loaded"
+        return reason, Change("tp_size or pp_size", "raise")
     if interval.is_empty:
-        largest = max((b for b in allocated if b.grows_with), key=lambda b: b.bytes)
-        if interval.low >= 1:
-            return "the weights do not fit into the GPU, or not while they are loaded", Change(
-                "tp_size or pp_size", "raise"
-            )
-        return (
-            f"no fraction leaves room for both the KV cache and {largest.name}",
-            Change(largest.grows_with, "lower"),
-        )
+        reason = f"no fraction leaves room for both the KV cache and {largest.name}"
+        return reason, Change(largest.grows_with, "lower")
     if fraction < interval.low:
-        what = "the weights leave no room for the KV cache"
-        if tokens:
-            what = (
-                f"the KV cache holds {tokens} tokens, less than one request of {sizing.context_length} or close to it"
+        reason = "the weights leave no room for the KV cache"
+        if verdict is Verdict.TIGHT:
+            reason = (
+                f"the KV cache may hold less than one request of {sizing.context_length} tokens ({tokens} expected)"
             )
-        return what, Change("mem_fraction_static", "raise")
-    largest = max(allocated, key=lambda b: b.bytes)
-    return f"{largest.name} and other buffers do not fit beside the KV cache", Change("mem_fraction_static", "lower")
+        return reason, Change("mem_fraction_static", "raise")
+    do = "do not" if verdict is Verdict.NO else "may not"
+    return f"{largest.name} and other buffers {do} fit beside the KV cache", Change("mem_fraction_static", "lower")
 
 
 @dataclass(frozen=True)

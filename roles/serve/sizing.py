@@ -53,7 +53,7 @@ class Sizing:
         speculative = server.get("speculative_algorithm") is not None
         requests = _count(server, "max_running_requests") or (SPECULATIVE_REQUESTS if speculative else None)
         chunk = _count(server, "chunked_prefill_size") or _default_chunk(hardware)
-        prefill_graph = _prefill_graph(model, server, parallelism)
+        prefill_graph = _prefill_graph(server, parallelism)
         decode_batch = _decode_batch(server, parallelism, hardware, requests)
         fraction = server.get("mem_fraction_static")
         if fraction is None:
@@ -158,7 +158,7 @@ def _decode_batch(
     return min(default, requests or default)
 
 
-def _prefill_graph(model: Model, server: Mapping[str, Flag], parallelism: Parallelism) -> bool:
+def _prefill_graph(server: Mapping[str, Flag], parallelism: Parallelism) -> bool:
     """The breakable prefill graph is on unless it was switched off or cannot be used."""
     if (said := _text(server, "cuda_graph_backend_prefill")) is not None:
         return said != "disabled"
@@ -166,7 +166,6 @@ def _prefill_graph(model: Model, server: Mapping[str, Flag], parallelism: Parall
     return (
         not any(server.get(flag) for flag in off)
         and parallelism.pp == 1
-        and model.architecture.vision_config is None
         and server.get("moe_a2a_backend", "none") in ("none", "deepep", "megamoe", "flashinfer")
     )
 
