@@ -75,10 +75,7 @@ def curves(series: Mapping[str, Sequence[Dot]], lines: Iterable[Line], x: str, y
         ticks = sorted({dot.x for dots in series.values() for dot in dots})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        if log_y:
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=0)
         return _svg(canvas, axes)
 
 
@@ -97,14 +94,13 @@ def _curve(axes: Axes, number: int, name: str, dots: Sequence[Dot]) -> None:
 
 
 def percentiles(series: Mapping[str, Mapping[float, tuple[float, float, float]]], x: str, y: str) -> str:
-    """For each name, over x, the p50 as a line and a band up to p95 and p99."""
+    """For each name, over x, p50 as a line, p95 dashed and p99 dotted."""
     with mpl.rc_context(_STYLE):
         canvas, axes = _axes(x, y)
         for number, (name, values) in enumerate(series.items()):
             colour = SERIES[number % len(SERIES)]
             xs = sorted(values)
             p50, p95, p99 = ([values[at][place] for at in xs] for place in range(3))
-            axes.fill_between(xs, p50, p99, color=colour, alpha=0.12, linewidth=0)
             axes.plot(xs, p50, color=colour, marker=MARKERS[number % len(MARKERS)], label=f"{name} p50")
             axes.plot(xs, p95, "--", color=colour, linewidth=1)
             axes.plot(xs, p99, ":", color=colour, linewidth=1)
@@ -185,7 +181,9 @@ def _svg(canvas: Canvas, axes: Axes, *, legend: bool = True) -> str:
     """The chart as an element to stand in a page."""
     axes.xaxis.set_minor_locator(NullLocator())
     if axes.get_yscale() == "log":
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        plain = FuncFormatter(lambda value, _: f"{value:,g}")
+        axes.yaxis.set_major_formatter(plain)
+        axes.yaxis.set_minor_formatter(plain)
     if legend:
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2, fontsize=9)
     text = io.StringIO()

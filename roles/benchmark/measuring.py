@@ -11,15 +11,18 @@ from typing import Final
 import click
 from pyinfra.api.host import Host
 
+from inventory import target
 from roles.benchmark import program
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.client import ENVIRONMENT, Subject, plan
 from roles.benchmark.facts import BenchmarkFacts, benchmark_facts, history
 from roles.benchmark.gate import judge
 from roles.benchmark.output import Output, memory, read_output
-from roles.benchmark.record import Environment, Prediction, Record, proof
-from roles.benchmark.report import RESULTS, write_report
+from roles.benchmark.prediction import prediction
+from roles.benchmark.record import Environment, Prediction, Record, proof, proven
+from roles.benchmark.report import RESULTS, folder, write_report
 from roles.benchmark.rounds import Level, repeats, warm_ups
+from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.table import table
 from roles.files import File, write
 from roles.jobs import Job, run_job
@@ -42,64 +45,97 @@ def proof_of(candidate: Candidate, facts: BenchmarkFacts) -> str:
     return proof(candidate.command.fingerprint, facts.machine, profile.benchmark, references(profile))
 
 
-def verify(host: Host, candidate: Candidate, prediction: Prediction | None, level: Level, round_limit: int) -> Record:
-    """Measure the server, judge the measurement, keep the record on the host and in `results/`.
+def is_proven(candidate: Candidate, facts: BenchmarkFacts, settings: BenchmarkSettings) -> bool:
+    """Whether there is nothing to measure."""
+    if settings.level == "off":
+        return True
+    wanted = proof_of(candidate, facts)
+    return not settings.again and proven(facts.names, wanted, settings.depth) is not None
+
+
+def verify(host: Host, candidate: Candidate, settings: BenchmarkSettings) -> Record:
+    """Measure the server, judge the measurement, keep the record on the host and in `results/`, and show it.
 
     The caller decides what a record that is not `accepted` means.
     """
     facts = benchmark_facts(host)
-    record = measure(host, candidate, facts, prediction, level, round_limit)
+    record = measure(host, candidate, facts, _prediction(host, candidate), settings)
     earlier = history(host, facts, candidate.profile.name)
-    verdict = judge(record, earlier, candidate.profile.benchmark)
-    record = record.model_copy(update={"verdict": verdict})
+    record = record.model_copy(update={"verdict": judge(record, earlier, candidate.profile.benchmark)})
     keep(host, record)
     click.echo(table(record), err=True)
     return record
 
 
+def _prediction(host: Host, candidate: Candidate) -> Prediction | None:
+    wish, profile = target(host), candidate.profile
+    draft = wish.models[profile.draft] if profile.draft else None
+    return prediction(profile, wish.models[profile.model], draft, wish.hardware)
+
+
 def measure(
-    host: Host,
-    candidate: Candidate,
-    facts: BenchmarkFacts,
-    prediction: Prediction | None,
-    level: Level,
-    round_limit: int,
+    host: Host, candidate: Candidate, facts: BenchmarkFacts, expected: Prediction | None, settings: BenchmarkSettings
 ) -> Record:
     """Run the rounds on the host, with progress. What went wrong is in the record, too."""
-    started = datetime.now(UTC)
-    benchmark = candidate.profile.benchmark
-    wanted = proof_of(candidate, facts)
-    name = f"{candidate.profile.name}-{wanted}-{level}"
+    record = _unmeasured(host, candidate, facts, settings, datetime.now(UTC))
+    benchmark, name = candidate.profile.benchmark, f"{record.profile}-{record.proof}-{record.level}"
     subject = Subject(
         base_url=f"http://127.0.0.1:{candidate.command.port}",
         tokenizer=candidate.weights,
         directory=f"{STATE}/benchmark/{name}",
     )
-    planned = File(f"{subject.directory}/plan.json", json.dumps(plan(subject, benchmark, level, round_limit)))
+    rounds = plan(subject, benchmark, record.level, settings.round_limit)
+    planned = File(f"{subject.directory}/plan.json", json.dumps(rounds))
     run(host, f"install -d -o {USER} -g {USER} {shlex.quote(subject.directory)}")
     for file in (PROGRAM, planned):
         for command in write(file):
             run(host, command)
-    failure = _run(host, candidate, name, planned.path, _limit(benchmark, level, round_limit))
+    failure = _run(host, candidate, name, planned.path, _limit(benchmark, record.level, settings.round_limit))
     output = _fetched(host, subject.output)
     run(host, f"rm -rf {shlex.quote(subject.directory)}")
+    return record.model_copy(
+        update={
+            "finished": datetime.now(UTC),
+            "environment": _environment(output, candidate),
+            "rows": tuple(output.rows),
+            "failure": failure if output.end is None else None,
+            "log": output.log,
+            "memory": memory(output.server),
+            "prediction": expected,
+        }
+    )
+
+
+def failed(
+    host: Host,
+    candidate: Candidate,
+    facts: BenchmarkFacts,
+    settings: BenchmarkSettings,
+    started: datetime,
+    text: str,
+) -> Record:
+    """The record of a server that could not be measured; the first line of `text` is the cause."""
+    cause, _, log = text.partition("\n")
+    record = _unmeasured(host, candidate, facts, settings, started)
+    return record.model_copy(update={"failure": cause, "log": tuple(log.splitlines())})
+
+
+def _unmeasured(
+    host: Host, candidate: Candidate, facts: BenchmarkFacts, settings: BenchmarkSettings, started: datetime
+) -> Record:
+    profile = candidate.profile
     return Record(
         host=host.name,
-        profile=candidate.profile.name,
-        model=candidate.profile.model,
+        profile=profile.name,
+        model=profile.model,
         fingerprint=candidate.command.fingerprint,
-        proof=wanted,
-        family=facts.family(candidate.profile.name),
-        level=level,
+        proof=proof_of(candidate, facts),
+        family=facts.family(profile.name),
+        level=settings.depth,
         started=started,
         finished=datetime.now(UTC),
-        environment=_environment(output, candidate),
-        rows=tuple(output.rows),
-        failure=failure if output.end is None else None,
-        log=output.log,
-        memory=memory(output.server),
-        prediction=prediction,
-        references=references(candidate.profile),
+        environment=_environment(Output(), candidate),
+        references=references(profile),
     )
 
 
@@ -140,7 +176,7 @@ def _environment(output: Output, candidate: Candidate) -> Environment:
 
 def keep(host: Host, record: Record) -> None:
     """Write the record to `results/<host>/` and to the host. Neither is ever overwritten or removed."""
-    local = RESULTS / record.host.replace("/", "_") / record.name
+    local = RESULTS / folder(record.host) / record.name
     local.parent.mkdir(parents=True, exist_ok=True)
     local.write_text(record.to_json(), encoding="utf-8")
     write_report()

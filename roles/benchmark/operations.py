@@ -1,6 +1,6 @@
-"""What benchmark makes true: the server that runs has proven that it performs."""
+"""What benchmark makes true: the server that runs has proven that it performs, or all trials have been made."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
@@ -9,44 +9,47 @@ from pyinfra.api.state import State
 from pyinfra.context import host
 
 from roles.benchmark.facts import benchmark_facts
-from roles.benchmark.measuring import proof_of, verify
-from roles.benchmark.record import Prediction, proven
-from roles.benchmark.rounds import Level
+from roles.benchmark.measuring import is_proven, verify
+from roles.benchmark.settings import BenchmarkSettings
+from roles.benchmark.sweep import Trial
+from roles.benchmark.sweeping import is_finished, sweep
 from roles.serve.candidate import Candidate
+from roles.serve.declared import Declared
 
 
 @operation()
-def verified(
-    candidate: Candidate,
-    prediction: Prediction | None,
-    level: Level,
-    round_limit: int,
-    again: bool,
-) -> Generator[FunctionCommand]:
-    """Measure the server and judge the measurement, unless an accepted record proves it already.
+def verified(candidates: Sequence[Candidate], settings: BenchmarkSettings) -> Generator[FunctionCommand]:
+    """Measure the servers and judge what was measured, unless accepted records prove them already.
 
-    A switch of the same run may just have proven it, so the host is asked here and not in the task.
+    A switch of the same run may just have proven them, so the host is asked here and not in the task.
 
-    + candidate: the server that runs
-    + prediction: what was expected of it
-    + level: how thoroughly to measure
-    + round_limit: seconds after which a round counts as stalled
-    + again: measure although it is proven
+    + candidates: the servers that run
+    + settings: how thoroughly to measure
     """
     facts = benchmark_facts(host)
-    done = proven(facts.names, proof_of(candidate, facts), level)
-    if done is not None and not again:
-        host.noop(f"{candidate.profile.name} is proven by {done}")
+    for candidate in candidates:
+        if is_proven(candidate, facts, settings):
+            host.noop(f"{candidate.profile.name} is proven by a record")
+        else:
+            yield FunctionCommand(_verified, (candidate, settings), {})
+
+
+def _verified(state: State, host: Host, candidate: Candidate, settings: BenchmarkSettings) -> bool:
+    return verify(host, candidate, settings).accepted
+
+
+@operation()
+def swept(tried: Sequence[Trial], declaration: Declared) -> Generator[FunctionCommand]:
+    """Serve and measure each profile in turn, and end with what served before.
+
+    + tried: the profiles, in order
+    + declaration: how each would be served
+    """
+    if is_finished(host, tried):
+        host.noop("every trial of this sweep has been made")
         return
-    yield FunctionCommand(_verified, (candidate, prediction, level, round_limit), {})
+    yield FunctionCommand(_swept, (tried, declaration), {})
 
 
-def _verified(
-    state: State,  # with it, pyinfra takes False for a failure
-    host: Host,
-    candidate: Candidate,
-    prediction: Prediction | None,
-    level: Level,
-    round_limit: int,
-) -> bool:
-    return verify(host, candidate, prediction, level, round_limit).accepted
+def _swept(state: State, host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
+    return sweep(host, tried, declaration)

@@ -36,6 +36,8 @@ PACKAGES = (
 
 SECRET = re.compile(r"(api|access|secret|private)[-_]?key|password|secret|credential|[-_]token$|^token$", re.I)
 """Names of what must not leave the host."""
+SECRET_OPTION = re.compile(r"(--[\w-]*(?:key|password|secret|token)(?:=|\s+))\S+", re.IGNORECASE)
+"""The same in a command line that stands in a text."""
 
 BEAT = 0.05
 """Seconds between two looks at the client's event loop."""
@@ -358,12 +360,34 @@ def server_info(base_url: str) -> dict[str, Any]:
 
 
 def without_secrets(value: Any) -> Any:
-    """`value` with every entry whose name says that it is a key, a password or a token replaced."""
+    """`value` without what its names say is a key, a password or a token, nor that anywhere in its texts.
+
+    The server tells its command line as one text, in which the key stands again.
+    """
+    return _redacted(value, set(_secrets(value)))
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        if isinstance(item, str) and item and SECRET.search(str(name)):
+            yield item
+        yield from _secrets(item)
+
+
+def _redacted(value: Any, secrets: set[str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: "(redacted)" if item and SECRET.search(key) else without_secrets(item) for key, item in value.items()
+            name: "(redacted)" if item and SECRET.search(name) else _redacted(item, secrets)
+            for name, item in value.items()
         }
-    return [without_secrets(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_redacted(item, secrets) for item in value]
+    if isinstance(value, str):
+        for secret in sorted(secrets, key=len, reverse=True):
+            value = value.replace(secret, "(redacted)")
+        return SECRET_OPTION.sub(r"\1(redacted)", value)
+    return value
 
 
 def _output(command: list[str]) -> str:

@@ -24,6 +24,11 @@ RESULTS: Final = Path("results")
 """On the controller: every record and sweep, by host."""
 
 
+def folder(host: str) -> str:
+    """The name of a host's folder in `results/`."""
+    return host.replace("/", "_")
+
+
 @dataclass(frozen=True)
 class Chart:
     """An image, what it shows in words, and its numbers for those who cannot see it."""

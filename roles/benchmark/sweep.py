@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -148,9 +148,9 @@ class Sweep(Document):
         mode: Mode,
         level: Level,
         started: AwareDatetime,
-        impossible: Callable[[Profile], Sequence[str]],
+        impossible: Mapping[str, Sequence[str]],
     ) -> Self:
-        """A sweep in which nothing has been tried. `impossible` says why a profile cannot be served, if so."""
+        """A sweep in which nothing has been tried. `impossible` says why profiles cannot be served."""
         base = next((one.name for one in tried if not one.changes and any(c.changes for c in tried)), None)
         return cls(
             key=key(tried, level),
@@ -159,7 +159,7 @@ class Sweep(Document):
             mode=mode,
             level=level,
             started=started,
-            entries=tuple(_entry(trial, impossible(trial.profile)) for trial in tried),
+            entries=tuple(_entry(trial, impossible.get(trial.name, ())) for trial in tried),
         )
 
     @classmethod

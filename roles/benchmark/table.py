@@ -1,14 +1,17 @@
-"""A record as a table for the terminal, 80 columns wide. Pure."""
+"""Records and sweeps as tables for the terminal, 80 columns wide. Pure."""
 
+from collections.abc import Sequence
 from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from roles.benchmark.gate import THROUGHPUT
 from roles.benchmark.record import Judgement, Record
 from roles.benchmark.rounds import Point
 from roles.benchmark.statistics import Figure
+from roles.benchmark.sweep import Ranking, Sweep
 
 WIDTH = 80
 
@@ -17,14 +20,38 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "noted": "note"}
 
 def table(record: Record, *, colour: bool = False) -> str:
     """Figures by point, then every judgement with the numbers it used."""
-    console = Console(file=StringIO(), width=WIDTH, force_terminal=colour, no_color=not colour, highlight=False)
+    console = _console(colour=colour)
     console.print(f"{record.profile} on {record.host}, {record.level}: {_outcome(record)}", style="bold")
     if record.points():
         console.print(_figures(record))
     if record.verdict is not None:
         console.print(_judgements(record.verdict.judgements))
     if record.failure is not None:
-        console.print(f"Not measured: {record.failure}", style="red")
+        console.print(Text(f"Not measured: {record.failure}", "red"))
+    return _text(console)
+
+
+def ranking_table(sweep: Sweep, rankings: Sequence[Ranking]) -> str:
+    """What became of every trial, and who is best at what."""
+    console = _console(colour=False)
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("trial", "result", "cause"):
+        grid.add_column(heading)
+    for entry in sweep.entries:
+        grid.add_row(entry.name, entry.status, Text(entry.cause))
+    console.print(grid)
+    for ranking in rankings:
+        console.print(f"\n{ranking.objective}, {ranking.unit} (a shared place: equal within noise)", style="bold")
+        for place in ranking.places:
+            console.print(f"  {place.place}. {place.name}  {place.figure.median:,.1f}")
+    return _text(console)
+
+
+def _console(*, colour: bool) -> Console:
+    return Console(file=StringIO(), width=WIDTH, force_terminal=colour, no_color=not colour, highlight=False)
+
+
+def _text(console: Console) -> str:
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -72,5 +99,5 @@ def _judgements(judgements: tuple[Judgement, ...]) -> Table:
     for judgement in judgements:
         style = {"failed": "red", "passed": "green"}.get(judgement.outcome, "dim")
         about = f"{judgement.subject} {judgement.point}".rstrip()
-        grid.add_row(f"[{style}]{_MARKS[judgement.outcome]}[/]", about, judgement.text)
+        grid.add_row(Text(_MARKS[judgement.outcome], style), about, Text(judgement.text))
     return grid

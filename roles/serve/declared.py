@@ -1,7 +1,7 @@
 """What a host's variables say is to be served."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyinfra.api.host import Host
 
@@ -49,9 +49,10 @@ class Declared:
         return [self.candidates[name] for name in names]
 
 
-def declared(host: Host) -> Declared:
-    """Everything that this host could serve, from its variables alone."""
+def declared(host: Host, also: Mapping[str, Profile] | None = None) -> Declared:
+    """Everything that this host could serve, from its variables alone; `also`: profiles that no file declares."""
     wish = target(host)
+    wish = replace(wish, profiles={**wish.profiles, **(also or {})})
     catalogue = Catalogue.load(SglangSettings.of(host).version)
     unsuitable = {name: _reasons(profile, wish, catalogue) for name, profile in wish.profiles.items()}
     suitable = [wish.profiles[name] for name, reasons in unsuitable.items() if not reasons]

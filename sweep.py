@@ -1,0 +1,11 @@
+"""Try several profiles, measure each, and end with the one that served before: `pyinfra inventory sweep.py`."""
+
+from roles.base.tasks import base
+from roles.benchmark.tasks import sweep
+from roles.sglang.tasks import sglang
+from roles.weights.tasks import weights
+
+base()
+sglang()
+weights()
+sweep()
