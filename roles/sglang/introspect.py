@@ -33,7 +33,7 @@ def catalogue(parser: argparse.ArgumentParser) -> dict[str, dict[str, Any]]:
 
 
 def _server_parser() -> argparse.ArgumentParser:
-    from sglang.srt.server_args import ServerArgs  # type: ignore[import-not-found]
+    from sglang.srt.server_args import ServerArgs
 
     parser = argparse.ArgumentParser(add_help=False)
     ServerArgs.add_cli_args(parser)
