@@ -10,6 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from inventory.connection import Connection
 from inventory.variables import SETTINGS, Variables
 from roles.documents import Document
 from roles.serve.profile import Flag, Profile
+from roles.settings import RoleSettings
 from roles.weights.model import Model
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -51,22 +53,27 @@ def pages() -> dict[Path, str]:
     sections = [
         section("Variables of no single role", Variables),
         section("Connection", Connection),
-        *(section(f"Role {settings.prefix.removesuffix('_')}", settings, settings.prefix) for settings in SETTINGS),
+        *(section(f"Role {role(settings)}: {settings.prefix}…", settings, settings.prefix) for settings in SETTINGS),
         section("Models", Model),
         section("Profiles", Profile),
         *(section(document.__name__, document) for document in nested([Variables, *SETTINGS, Model, Profile])),
     ]
     found = {ROOT / "docs/variables.md": PAGE + "\n".join(sections)}
-    for settings in SETTINGS:
-        readme = Path(inspect.getfile(settings)).with_name("README.md")
+    for name, own in groupby(SETTINGS, role):
+        readme = ROOT / "roles" / name / "README.md"
         if not readme.exists():
             continue
         before, _, rest = readme.read_text().partition(BEGIN)
         if not rest:
             before = f"{before.rstrip()}\n\n## Variables\n\n"
-        after = rest.partition(END)[2]
-        found[readme] = f"{before}{BEGIN}\n{table(settings, settings.prefix)}\n{END}{after}"
+        tables = "\n".join(table(settings, settings.prefix) for settings in own)
+        found[readme] = f"{before}{BEGIN}\n{tables}\n{END}{rest.partition(END)[2]}"
     return found
+
+
+def role(settings: type[RoleSettings]) -> str:
+    """The role that settings belong to, which is their package."""
+    return settings.__module__.split(".")[1]
 
 
 def section(title: str, document: type[BaseModel], prefix: str = "") -> str:

@@ -12,7 +12,7 @@ from inventory.hosts import Tree, only_hosts, read_hosts
 from inventory.layers import Layers
 from inventory.problems import Problems
 from inventory.site import Site, SiteInventory
-from inventory.values import plain, values_from
+from inventory.values import Values, plain, values_from
 from inventory.variables import check
 from inventory.yamlfile import EXTENSIONS, is_yaml, shown
 from roles.refusal import Refusal, nearest
@@ -27,7 +27,8 @@ def load(source: str | Path, data: Mapping[str, object] | None = None, root: Pat
     Raises Refusal with one sentence for everything that is wrong, in all files and for all hosts.
     """
     problems = Problems()
-    tree, layers = _read(str(source), data or {}, root, problems)
+    overrides = values_from(data or {}, "--data")
+    tree, layers = _read(str(source), overrides, root, problems)
     groups = {"all": list(tree.hosts)}
     for name in sorted(tree.groups.keys() - {"all"}, key=lambda name: (tree.depths[name], name)):
         groups[name] = [host for host in tree.hosts if name in tree.groups_of(host)]
@@ -40,7 +41,6 @@ def load(source: str | Path, data: Mapping[str, object] | None = None, root: Pat
     layers.refuse_misspelt("group_vars", groups)
     layers.refuse_misspelt("host_vars", tree.hosts)
 
-    overrides = values_from(data or {}, "--data")
     hosts = {}
     for host in tree.hosts:
         values = layers.values(tree, host)
@@ -50,12 +50,12 @@ def load(source: str | Path, data: Mapping[str, object] | None = None, root: Pat
     return SiteInventory(Site(models, profiles), hosts, groups, plain(overrides))
 
 
-def _read(source: str, data: Mapping[str, object], root: Path, problems: Problems) -> tuple[Tree, Layers]:
+def _read(source: str, overrides: Values, root: Path, problems: Problems) -> tuple[Tree, Layers]:
     """The hosts, and the folders with variables that belong to them."""
     path = Path(source)
     own = (root / "inventory", root)
     if not path.exists():
-        return only_hosts(_named(source, data)), Layers(shipped=(), site=own, problems=problems)
+        return only_hosts(_named(source, overrides)), Layers(shipped=(), site=own, problems=problems)
     if path.is_dir():
         directory = path.resolve()
         files = [file for file in sorted(directory.iterdir()) if is_yaml(file) and file.is_file()]
@@ -77,7 +77,7 @@ def _read(source: str, data: Mapping[str, object], root: Path, problems: Problem
     return tree, Layers(shipped=shipped, site=site, problems=problems)
 
 
-def _named(source: str, data: Mapping[str, object]) -> list[str]:
+def _named(source: str, overrides: Values) -> list[str]:
     """The hosts in `source`. Raises Refusal for one that nothing is known of: pyinfra would deploy to nobody."""
     path = Path(source)
     if path.suffix in EXTENSIONS[1:] or ("/" in source and "@" not in source):
@@ -87,7 +87,7 @@ def _named(source: str, data: Mapping[str, object]) -> list[str]:
     if not names:
         raise Refusal("the inventory is empty; accepted are a directory, a YAML file, or hosts by name")
     for name in names:
-        if not name.startswith("@") and "ssh_hostname" not in data and not _resolves(name):
+        if not name.startswith("@") and "ssh_hostname" not in overrides and not _resolves(name):
             raise Refusal(f"{name}: neither a directory, nor a YAML file, nor a host whose name resolves")
     return names
 

@@ -15,6 +15,7 @@ from roles.base.settings import BaseSettings
 from roles.benchmark.settings import BenchmarkSettings
 from roles.cuda.settings import CudaSettings
 from roles.documents import Document, sentence
+from roles.flash_attn.settings import FlashAttnSettings
 from roles.preflight.hardware import Hardware
 from roles.refusal import nearest
 from roles.serve.settings import ServeSettings
@@ -26,11 +27,12 @@ SETTINGS: Final[tuple[type[RoleSettings], ...]] = (
     BaseSettings,
     BenchmarkSettings,
     CudaSettings,
+    FlashAttnSettings,
     ServeSettings,
     SglangSettings,
     WeightsSettings,
 )
-"""The settings of every role: a new role adds its line here."""
+"""The settings of every role: a new role adds its line here. Sorted by role."""
 
 
 class Variables(Document):

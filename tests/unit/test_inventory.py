@@ -61,6 +61,11 @@ def test_a_host_by_name_has_the_values_for_all(root: Path) -> None:
     assert ServeSettings.of(inventory.get_host("@local")).host == "0.0.0.0"
 
 
+def test_a_name_that_resolves_to_nothing_but_has_an_address(root: Path) -> None:
+    inventory = load("box.invalid", {"ansible_host": "192.0.2.7"}, root=root)
+    assert inventory.get_host("box.invalid").data.ssh_hostname == "192.0.2.7"
+
+
 def test_a_site_elsewhere_is_layered_on_top_of_what_is_shipped(root: Path, tmp_path: Path) -> None:
     write(
         root, {"group_vars/gpu.yml": "serve_port: 10\nserve_stop_limit: 10", "group_vars/all.yml": "profile: small"}

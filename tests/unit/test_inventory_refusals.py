@@ -254,5 +254,5 @@ def test_refused_as_an_inventory(root: Path, source: str, said: str) -> None:
 
 def test_the_settings_of_every_role_are_checked() -> None:
     with_settings = {path.parent.name for path in (ROOT / "roles").glob("*/settings.py")}
-    assert {settings.prefix.removesuffix("_") for settings in SETTINGS} == with_settings
+    assert {settings.__module__ for settings in SETTINGS} == {f"roles.{role}.settings" for role in with_settings}
     assert all(issubclass(settings, RoleSettings) for settings in SETTINGS)
