@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
@@ -27,6 +28,7 @@ _STYLE: Final[Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,
+    "axes.prop_cycle": cycler(color=SERIES),
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "xtick.color": INK,
@@ -191,6 +193,7 @@ def _svg(canvas: Canvas, axes: Axes, *, legend: bool = True) -> str:
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "var(--ink)")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' id="[a-z0-9]+_\d+"', "", svg)  # names of elements, which other charts of the page have, too
     for number, colour in enumerate(SERIES):
         svg = svg.replace(colour, f"var(--series-{number})")
     return re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)

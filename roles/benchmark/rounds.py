@@ -10,6 +10,8 @@ from roles.benchmark.benchmark import Benchmark
 from roles.documents import Document
 
 Level = Literal["quick", "full"]
+Mode = Literal["ablation", "grid"]
+"""What a sweep makes of the values that its knobs can take."""
 
 WARM_UP_ROUNDS = 4
 """At most this many rounds are spent on waiting for two that agree."""

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from roles.benchmark.rounds import Level
+from roles.benchmark.rounds import Level, Mode
 from roles.settings import RoleSettings
 
 
@@ -19,20 +19,13 @@ class BenchmarkSettings(RoleSettings):
     """Measure although an accepted record proves this server: every such record makes the noise band truer."""
     round_limit: int = Field(1800, ge=10)
     """Seconds after which one round of requests counts as stalled and ends the measurement."""
+    sweep_mode: Mode = "ablation"
+    """`ablation` tries the base, each change of `vary` alone, and the first value of every knob together;
+    `grid` tries every combination."""
+    sweep_time_limit: int | None = Field(None, gt=0)
+    """Minutes after which a sweep begins no further trial; run again, it goes on from there."""
 
     @property
     def depth(self) -> Level:
         """The level of a measurement that is made in any case, as a sweep's are."""
         return "quick" if self.level == "quick" else "full"
-
-
-class SweepSettings(RoleSettings):
-    """How sweep.py tries what the variables `sweep` and `vary` name."""
-
-    prefix: ClassVar[str] = "sweep_"
-
-    mode: Literal["ablation", "grid"] = "ablation"
-    """`ablation` tries the base, each change of `vary` alone, and the first value of every knob together;
-    `grid` tries every combination."""
-    time_limit: int | None = Field(None, gt=0)
-    """Minutes after which no further trial is begun; the same sweep goes on from there when it is run again."""

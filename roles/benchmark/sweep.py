@@ -13,13 +13,11 @@ from typing import Final, Literal, Self
 from pydantic import AwareDatetime, Field
 
 from roles.benchmark.record import Record
-from roles.benchmark.rounds import Level, Point
+from roles.benchmark.rounds import Level, Mode, Point
 from roles.benchmark.statistics import Figure, Ranked, pareto, ranking, restart_noise
 from roles.documents import Document
 from roles.refusal import Refusal
 from roles.serve.profile import Profile
-
-Mode = Literal["ablation", "grid"]
 
 PARALLELISM: Final = "parallelism"
 """A knob whose values are several of the server's flags at once."""

@@ -15,7 +15,7 @@ from roles.benchmark.gate import judge
 from roles.benchmark.measuring import failed, keep, verify
 from roles.benchmark.record import Record
 from roles.benchmark.report import RESULTS, folder, write_report
-from roles.benchmark.settings import BenchmarkSettings, SweepSettings
+from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Entry, Sweep, Trial, key, rankings, trials
 from roles.benchmark.table import ranking_table
 from roles.files import write
@@ -31,10 +31,10 @@ from roles.serve.unit import UNITS, unit_name
 
 def planned(host: Host) -> tuple[list[Trial], Declared]:
     """What the host's variables ask to try, and how each of it would be served there."""
-    wish, settings = target(host), SweepSettings.of(host)
+    wish, mode = target(host), BenchmarkSettings.of(host).sweep_mode
     (base,) = wanted_names(host)[:1]
     listed = [wish.profiles[name] for name in wish.variables.sweep]
-    tried = trials(wish.profiles[base], wish.variables.vary, listed, settings.mode)
+    tried = trials(wish.profiles[base], wish.variables.vary, listed, mode)
     if not tried:
         raise Refusal("sweep: nothing to try; set `sweep` to names of profiles, or `vary` to values")
     return tried, declared(host, {trial.name: trial.profile for trial in tried})
@@ -42,10 +42,10 @@ def planned(host: Host) -> tuple[list[Trial], Declared]:
 
 def sweep(host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
     """Try what has not been tried. False if it was interrupted, or what served before does not serve again."""
-    settings, limits = BenchmarkSettings.of(host), SweepSettings.of(host)
+    settings = BenchmarkSettings.of(host)
     path = _path(host, tried)
     state = _state(path) or Sweep.planned(
-        host.name, tried, limits.mode, settings.depth, datetime.now(UTC), declaration.unsuitable
+        host.name, tried, settings.sweep_mode, settings.depth, datetime.now(UTC), declaration.unsuitable
     )
     _save(path, state)
     units = serve_facts(host).units
@@ -53,7 +53,7 @@ def sweep(host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
     whole = True
     try:
         with interruptible():
-            state = _try_all(host, state, declaration.candidates, settings, limits, path)
+            state = _try_all(host, state, declaration.candidates, settings, path)
     except Interrupted:
         host.log_styled("the sweep was interrupted; run it again and it goes on from here", fg="yellow")
         whole = False
@@ -69,10 +69,9 @@ def _try_all(
     state: Sweep,
     candidates: Mapping[str, Candidate],
     settings: BenchmarkSettings,
-    limits: SweepSettings,
     path: Path,
 ) -> Sweep:
-    end = time.monotonic() + 60 * limits.time_limit if limits.time_limit else None
+    end = time.monotonic() + 60 * settings.sweep_time_limit if settings.sweep_time_limit else None
     for entry in state.waiting:
         left = state.time_left()
         per_trial = left.total_seconds() / len(state.waiting) if left else 0

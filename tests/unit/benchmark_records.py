@@ -1,7 +1,8 @@
 """Records made up for the tests of the role benchmark."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from roles.benchmark.record import Judgement, Record, Row, Verdict
 from roles.benchmark.rounds import Point, Round
@@ -39,15 +40,15 @@ def row(at: Point, number: int, rate: float, **result: object) -> Row:
 
 
 def record(
-    rates: Sequence[float] | dict[Point, Sequence[float]],
+    rates: Sequence[float] | Mapping[Point, Sequence[float]],
     day: int = 0,
     profile: str = "tiny",
     fingerprint: str = "0123456789abcdef",
     accepted: bool = False,
-    **result: object,
+    **result: Any,
 ) -> Record:
     """A record with one row for each rate, in output tokens per second."""
-    series = rates if isinstance(rates, dict) else {point(): rates}
+    series = rates if isinstance(rates, Mapping) else {point(): rates}
     return Record(
         host="box",
         profile=profile,
