@@ -5,13 +5,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from roles.serve import ready
 
-# Prints its port once it listens, then gives the answers of its arguments in turn, the last one for ever;
+# Prints its port once it listens, then gives (and prints) the answers of its arguments in turn, the last for ever;
 # "silence" keeps the connection open and says nothing.
 SERVER = """\
 import socket, sys
@@ -22,6 +22,7 @@ while True:
     connection, _ = listener.accept()
     connection.recv(4096)
     answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    print(answer, flush=True)
     if answer == "silence":
         kept.append(connection)
         continue
@@ -48,7 +49,8 @@ def process(program: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         try:
             yield running, int(running.stdout.readline())
         finally:
-            os.killpg(running.pid, 9)
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, 9)
 
 
 @pytest.fixture
@@ -61,6 +63,9 @@ def occupied() -> Iterator[int]:
 def test_it_waits_until_the_server_says_200() -> None:
     with process(SERVER, "503", "503", "200") as (server, port):
         assert ready.wait(server.pid, "127.0.0.1", port) == ""
+        server.kill()
+
+        assert server.communicate()[0].split() == ["503", "503", "200"]
 
 
 def test_a_worker_of_the_server_may_hold_the_port() -> None:
