@@ -263,6 +263,11 @@ def _why(
     if interval.low >= 1:
         reason = "the weights do not fit into the GPU, or not while they are loaded"
         return reason, Change("tp_size or pp_size", "raise")
+    if interval.is_empty and verdict is Verdict.TIGHT:
+        reason = (
+            f"no fraction surely leaves room for both a request of {sizing.context_length} tokens and the buffers"
+        )
+        return reason, Change("context_length", "lower")
     if interval.is_empty:
         reason = f"no fraction leaves room for both the KV cache and {largest.name}"
         return reason, Change(largest.grows_with, "lower")

@@ -24,6 +24,9 @@ HEAD_ON_EVERY_STAGE: Final = frozenset({"qwen3_moe"})
 MTP_ALGORITHMS: Final = frozenset({"EAGLE", "NEXTN"})
 """Speculative algorithms that use the model's own MTP layer when no draft model is given."""
 
+WITHOUT_DRAFT: Final = frozenset({"NGRAM"})
+"""Speculative algorithms that propose tokens without any weights."""
+
 
 class Storage(Enum):
     """How the elements of a matrix are stored."""
@@ -238,8 +241,10 @@ def draft_weights(model: Model, draft: Model | None, algorithm: str, placement: 
     """
     if draft is not None:
         return _draft_model_weights(model, draft, algorithm)
-    if algorithm not in MTP_ALGORITHMS:
+    if algorithm in WITHOUT_DRAFT:
         return []
+    if algorithm not in MTP_ALGORITHMS:
+        raise Refusal(f"draft: required for server.speculative_algorithm {algorithm}")
     if not model.architecture.num_nextn_predict_layers:
         raise Refusal(f"draft: required, because model {model.name} has no MTP layer for {algorithm}")
     return mtp_weights(model, placement)
