@@ -7,7 +7,7 @@ BIN := .venv/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help lab lab-down lint format docs quick test clean
+.PHONY: help lab lab-down lint format docs oracle quick test clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ format: .venv/synced ## Put the code in its one form
 
 docs: .venv/synced ## Write the variable tables anew
 	$(BIN)/python -m docs.generate
+
+oracle: .venv/synced ## Ask SGLang's own code what the memory tests take for true: PYTHON=RELEASE/bin/python
+	$(BIN)/python -m tests.oracle $(or $(PYTHON),$(error PYTHON: the Python of an installed release is required))
 
 quick: .venv/synced ## Run the tests that need no host
 	$(BIN)/pytest
