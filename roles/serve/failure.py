@@ -123,7 +123,7 @@ def _late(entries: list[str], result: str) -> Explanation | None:
     return Explanation(
         kind="not ready in time",
         cause=f"the limit passed while the server was {progress(_lines(entries))}",
-        advice="if it was still at work, raise the limit (`serve_ready_timeout`); if it hung while connecting the "
+        advice="if it was still at work, raise the limit (`serve_ready_limit`); if it hung while connecting the "
         "ranks or capturing graphs, suspect the links between the GPUs",
         evidence=next((entry.strip() for entry in reversed(entries) if entry.strip()), ""),
         source="systemd.service(5), Result=timeout",

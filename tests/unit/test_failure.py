@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from roles.cuda.settings import CudaSettings
 from roles.serve.failure import UNKNOWN, Signature, explain, signatures
+from roles.serve.settings import ServeSettings
+from roles.sglang.catalogue import Catalogue, versions
 
 LOGS = Path(__file__).parent / "data" / "failures"
 
@@ -139,3 +142,16 @@ def test_a_line_of_any_length_is_read_in_no_time() -> None:
     journal = "server_args={" + "'some_key': 'no.such-value 7%/x', " * 2_000 + "}\n"
 
     assert explain(journal * 3).kind == UNKNOWN
+
+
+def test_advice_names_only_settings_and_flags_that_exist() -> None:
+    catalogue = Catalogue.load(versions()[-1])
+    settings = {*ServeSettings.variables(), *CudaSettings.variables()}
+    advised = {
+        name
+        for signature in signatures()
+        for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)\b[^`]*`", signature.advice)
+    }
+
+    assert "mem_fraction_static" in advised
+    assert [name for name in advised if name not in settings and name not in catalogue] == []
