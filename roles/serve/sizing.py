@@ -65,7 +65,7 @@ class Sizing:
             context_length=_count(server, "context_length") or model.architecture.max_position_embeddings,
             attention_backend=backend,
             kv_cache_dtype=_kv_cache_dtype(model, server, hardware),
-            plain_sparse_rows=_plain_sparse_rows(server, hardware),
+            plain_sparse_rows=_plain_sparse_rows(model, server, hardware),
             page_size=_count(server, "page_size") or PAGE_SIZES.get(backend, 1),
             chunked_prefill_size=chunk if chunk < 0 else max(1, chunk // parallelism.attn_dp),
             max_running_requests=requests and max(1, requests // parallelism.attn_dp),
@@ -125,12 +125,15 @@ def _kv_cache_dtype(model: Model, server: Mapping[str, Flag], hardware: Hardware
     return "bfloat16" if model.kv_cache_scheme == "auto" else model.kv_cache_scheme
 
 
-def _plain_sparse_rows(server: Mapping[str, Flag], hardware: Hardware) -> bool:
-    """`calculate_mla_kv_cache_dim`: TRT-LLM for either phase (the default on SM100), TileLang for both."""
-    kernels = [_text(server, f"dsa_{phase}_backend") for phase in ("prefill", "decode")]
-    if kernels == [None, None] and _capability(hardware) == 10:
-        return True
-    return "trtllm" in kernels or set(kernels) == {"tilelang"}
+def _plain_sparse_rows(model: Model, server: Mapping[str, Flag], hardware: Hardware) -> bool:
+    """`calculate_mla_kv_cache_dim`, `_dsa_split_backend_resolution`: TRT-LLM for either phase, TileLang for both."""
+    major = _capability(hardware)
+    if major == 12 and model.architecture.model_type == "glm_moe_dsa":
+        default = "flashinfer_sparse_mla"
+    else:
+        default = "trtllm" if major >= 10 else "flashmla_kv"
+    kernels = {_text(server, f"dsa_{phase}_backend") or default for phase in ("prefill", "decode")}
+    return "trtllm" in kernels or kernels == {"tilelang"}
 
 
 def _default_chunk(hardware: Hardware) -> int:

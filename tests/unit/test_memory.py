@@ -79,6 +79,33 @@ def test_pages_are_whole() -> None:
     assert of(GLM, TP8).tokens % 64 == 0
 
 
+@pytest.mark.parametrize(
+    ("capability", "server", "row"),
+    [
+        ("9.0", {}, 656),
+        ("10.0", {}, 576),
+        ("12.0", {}, 656),
+        ("12.0", {"dsa_decode_backend": "trtllm"}, 576),
+        ("12.0", {"dsa_decode_backend": "tilelang"}, 656),
+        ("12.0", {"dsa_decode_backend": "tilelang", "dsa_prefill_backend": "tilelang"}, 576),
+    ],
+)
+def test_rows_of_sparse_attention_depend_on_its_kernels(capability: str, server: dict[str, Flag], row: int) -> None:
+    hardware = HOST.model_copy(update={"compute_capability": capability})
+    profile = Profile(name="p", description="", model="m", server={**TP8, "kv_cache_dtype": "fp8_e4m3", **server})
+    assert estimate(GLM, profile, hardware).kv_bytes_per_token == 78 * (row + 132)
+
+
+def test_the_cache_type_left_to_sglang_depends_on_gpu_and_checkpoint() -> None:
+    hopper = HOST.model_copy(update={"compute_capability": "9.0"})
+    profile = Profile(name="p", description="", model="m", server=TP8)
+    assert estimate(GLM, profile, HOST).kv_bytes_per_token == 61_464
+    assert estimate(GLM, profile, hopper).kv_bytes_per_token == 100_152
+    assert estimate(KIMI, profile, HOST).kv_bytes_per_token == 70_272
+    nvfp4 = variant(KIMI, "kimi", quantization="nvfp4", kv_cache_scheme="fp8_e4m3")
+    assert estimate(nvfp4, profile, HOST).kv_bytes_per_token == 35_136
+
+
 def test_speculation_takes_weights_cache_and_rows() -> None:
     plain = of(GLM, {**TP8, "cuda_graph_max_bs_decode": 32})
     server: dict[str, Flag] = {**TP8, "speculative_algorithm": "EAGLE", "speculative_num_draft_tokens": 4}
