@@ -8,7 +8,7 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import host
 
-from roles.benchmark.facts import benchmark_facts
+from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
 from roles.benchmark.measuring import is_proven, verify
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Trial
@@ -18,23 +18,29 @@ from roles.serve.declared import Declared
 
 
 @operation()
-def verified(candidates: Sequence[Candidate], settings: BenchmarkSettings) -> Generator[FunctionCommand]:
+def verified(
+    candidates: Sequence[Candidate], facts: BenchmarkFacts, settings: BenchmarkSettings
+) -> Generator[FunctionCommand]:
     """Measure the servers and judge what was measured, unless accepted records prove them already.
 
-    A switch of the same run may just have proven them, so the host is asked here and not in the task.
-
     + candidates: the servers that run
+    + facts: what has been proven on the host
     + settings: how thoroughly to measure
     """
-    facts = benchmark_facts(host)
     for candidate in candidates:
         if is_proven(candidate, facts, settings):
             host.noop(f"{candidate.profile.name} is proven by a record")
         else:
-            yield FunctionCommand(_verified, (candidate, settings), {})
+            yield FunctionCommand(_verified, (candidate, facts, settings), {})
 
 
-def _verified(state: State, host: Host, candidate: Candidate, settings: BenchmarkSettings) -> bool:
+def _verified(
+    state: State, host: Host, candidate: Candidate, before: BenchmarkFacts, settings: BenchmarkSettings
+) -> bool:
+    now = benchmark_facts(host)
+    if now != before and is_proven(candidate, now, settings.model_copy(update={"again": False})):
+        host.log(f"{candidate.profile.name} was proven when it was switched to")
+        return True
     return verify(host, candidate, settings).accepted
 
 

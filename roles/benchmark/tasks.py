@@ -38,7 +38,8 @@ def benchmark() -> None:
     if settings.level == "off" or ServeSettings.of(host).state == "stopped":
         return
     wanted = declared(host).wanted(wanted_names(host), host.name)
-    verified(name="Prove that the server performs", candidates=wanted, settings=settings)
+    facts = benchmark_facts(host)
+    verified(name="Prove that the server performs", candidates=wanted, facts=facts, settings=settings)
 
 
 @deploy("sweep")
