@@ -13,6 +13,7 @@ config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"
 
 try:
     from inventory import SiteInventory, load
+    from inventory.reaching import connect_where_possible
     from roles.refusal import Refusal
 except ModuleNotFoundError as missing:
     sys.exit(f"The Python package {missing.name} is missing; `uv sync` installs all that Slipway needs")
@@ -30,6 +31,8 @@ def make_inventory(source: str, override_data: dict[str, object], **options: obj
     try:
         inventory = load(source, override_data)
         inventory.require(arguments["limit"], arguments["exclude"])
+        if "plan.py" in arguments["operations"]:
+            connect_where_possible(inventory)
     except Refusal as refusal:
         sys.exit(str(refusal))
     return inventory

@@ -82,6 +82,8 @@ class SiteInventory(Inventory):
         """`hosts`: each one's merged variables; `groups`: the hosts of each; `overrides`: from `--data`."""
         super().__init__(([], {}), override_data=dict(overrides))
         self.site = site
+        self.unreached: dict[str, str] = {}
+        """Why a host could not be reached, where that is no reason to end the run."""
         self.make_hosts_and_groups(
             [(name, dict(data)) for name, data in hosts.items()],
             {name: (list(members), {}) for name, members in groups.items()},
