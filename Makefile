@@ -7,7 +7,7 @@ BIN := .venv/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help lab lab-down lint format docs oracle quick test clean
+.PHONY: help lab lab-down lint format docs oracle quick test report lock catalogue clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,28 @@ quick: .venv/synced ## Run the tests that need no host
 test: ## Check style and types, run every test, and remove the lab, also after a failure
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \
 	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest tests/lab
+
+lock: | $(UV) ## Resolve roles/sglang/locks/*.in into locks with hashes
+	cd roles/sglang/locks && for wanted in *.in; do \
+	    $(abspath $(UV)) pip compile --quiet --universal --python-version 3.11 --only-binary :all: --generate-hashes \
+	        --no-annotate --custom-compile-command "make lock" --output-file "$${wanted%.in}.txt" "$$wanted" > /dev/null || exit; \
+	done
+
+catalogue: | $(UV) ## Describe SGLang's flags, asked from a release's Python: PYTHON=…, or a scratch environment
+	@set -e; python=$(PYTHON); scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	if [ -z "$$python" ]; then \
+	    python=$$scratch/venv/bin/python; \
+	    $(UV) venv --quiet --python '>=3.11,<3.13' "$$scratch/venv"; \
+	    $(UV) pip sync --quiet --require-hashes --python "$$python" \
+	        $(lastword $(sort $(wildcard roles/sglang/locks/[0-9]*.txt))); \
+	fi; \
+	version=$$("$$python" -c 'from importlib.metadata import version; print(version("sglang"))'); \
+	"$$python" roles/sglang/introspect.py 2> "$$scratch/log" > "$$scratch/flags" || { cat "$$scratch/log"; exit 1; }; \
+	cp "$$scratch/flags" "roles/sglang/catalogue/$$version.json"; \
+	echo "roles/sglang/catalogue/$$version.json: what it cannot tell is kept by hand in $$version.notes.yml"
+
+report: .venv/synced ## Write results/report.html and results/report.md from all records
+	@$(BIN)/python -m roles.benchmark.report
 
 clean: lab-down ## Remove all that was made here: hosts, downloads, virtual environment
 	$(SUDO) rm -rf .lab
