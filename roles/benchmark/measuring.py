@@ -80,7 +80,7 @@ def measure(
     record = _unmeasured(host, candidate, facts, settings, datetime.now(UTC))
     benchmark, name = candidate.profile.benchmark, f"{record.profile}-{record.proof}-{record.level}"
     subject = Subject(
-        base_url=f"http://127.0.0.1:{candidate.command.port}",
+        base_url=candidate.url,
         tokenizer=candidate.weights,
         directory=f"{STATE}/benchmark/{name}",
     )
