@@ -1,6 +1,7 @@
 """Converge each host to its variables: `pyinfra inventory deploy.py`."""
 
 from roles.base.tasks import base
+from roles.benchmark.tasks import benchmark, gate
 from roles.serve.tasks import serve
 from roles.sglang.tasks import sglang
 from roles.weights.tasks import weights
@@ -8,4 +9,5 @@ from roles.weights.tasks import weights
 base()
 sglang()
 weights()
-serve(gate=lambda host, candidate: None)
+serve(gate=gate)
+benchmark()

@@ -96,11 +96,12 @@ def files_absent(paths: Iterable[str]) -> Generator[StringCommand]:
 def write(file: File) -> Generator[StringCommand]:
     """Commands that put `file` in place by a rename, so that a reader never meets half of it."""
     temporary = shlex.quote(str(PurePosixPath(file.path).with_name(f".{PurePosixPath(file.path).name}.new")))
+    folder = f"mkdir -p {shlex.quote(str(PurePosixPath(file.path).parent))}"
     data = file.content.encode()
     redirect = ">"
     for start in range(0, max(len(data), 1), _INLINE_LIMIT):
         chunk = base64.b64encode(data[start : start + _INLINE_LIMIT]).decode()
-        yield StringCommand(f"umask 077; echo {chunk} | base64 -d {redirect} {temporary}")
+        yield StringCommand(f"{folder} && umask 077 && echo {chunk} | base64 -d {redirect} {temporary}")
         redirect = ">>"
     owner = shlex.quote(f"{file.user}:{file.group}")
     path = shlex.quote(file.path)

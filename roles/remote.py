@@ -2,14 +2,20 @@
 
 from typing import Any
 
+from paramiko import SSHException
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
 from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput
 
 
 class RemoteError(RuntimeError):
     """A command that had to succeed did not; the text is what it printed."""
+
+
+class ConnectionLost(RemoteError):  # noqa: N818 -- it is what happened
+    """The host cannot be reached any more. What it was told to do may have been done."""
 
 
 def attempt(host: Host, command: str | StringCommand, *, show: bool = False) -> tuple[bool, str]:
@@ -20,12 +26,15 @@ def attempt(host: Host, command: str | StringCommand, *, show: bool = False) -> 
     """
     arguments, _ = pop_global_arguments(host.state, host, {})
     privileges: dict[str, Any] = {key: arguments[key] for key in CONNECTOR_ARGUMENT_KEYS}  # type: ignore[literal-required]
-    done, output = host.run_shell_command(
-        command if isinstance(command, StringCommand) else StringCommand(command),
-        print_output=show or host.state.print_output,
-        print_input=host.state.print_input,
-        **privileges,
-    )
+    try:
+        done, output = host.run_shell_command(
+            command if isinstance(command, StringCommand) else StringCommand(command),
+            print_output=show or host.state.print_output,
+            print_input=host.state.print_input,
+            **privileges,
+        )
+    except (OSError, EOFError, SSHException) as error:
+        raise ConnectionLost(f"the connection was lost: {error}") from None
     return done, output.stdout if done else _all_of(output)
 
 
@@ -39,3 +48,11 @@ def run(host: Host, command: str | StringCommand, *, show: bool = False) -> str:
 
 def _all_of(output: CommandOutput) -> str:
     return "\n".join(line.line for line in output)
+
+
+def reconnect(host: Host) -> None:
+    """Connect again after a loss. Raises ConnectionLost if the host cannot be reached."""
+    try:
+        host.connector.connect()
+    except (ConnectError, OSError) as error:
+        raise ConnectionLost(str(error)) from None

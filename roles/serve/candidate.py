@@ -22,6 +22,13 @@ class Candidate:
     ready_limit: int
     """Seconds."""
 
+    address: str = "127.0.0.1"
+    """Where the server can be reached from the host itself."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.command.port}"
+
     @property
     def unit_name(self) -> str:
         return unit_name(self.profile.name)

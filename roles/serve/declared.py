@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pyinfra.api.host import Host
 
@@ -30,6 +31,9 @@ from roles.templates import render
 from roles.weights import layout
 from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
+
+_LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+"""Where a server that listens everywhere is asked on the host itself."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ def _candidate(
         neighbours=near,
         weights=weights,
         ready_limit=limit,
+        address=_LOCAL.get(settings.host, settings.host),
     )
 
 

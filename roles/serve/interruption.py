@@ -7,10 +7,10 @@ from types import FrameType
 from typing import Any, Final
 
 import gevent
-from gevent import Greenlet
+from greenlet import greenlet
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_switching: set[Greenlet] = set()
+_switching: set[greenlet] = set()
 _handlers: dict[signal.Signals, Any] = {}
 
 
@@ -38,5 +38,5 @@ def interruptible() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for greenlet in list(_switching):
-        gevent.get_hub().loop.run_callback(greenlet.throw, Interrupted(signal.Signals(number).name))
+    for switching in list(_switching):
+        gevent.get_hub().loop.run_callback(switching.throw, Interrupted(signal.Signals(number).name))

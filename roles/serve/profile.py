@@ -26,6 +26,17 @@ class Finding(Document):
     source: str
 
 
+class Smoke(Document):
+    """The `smoke:` block of a profile: real requests that a started server must answer before it is measured."""
+
+    readable: bool = True
+    """Refuse text as a broken kernel makes it: empty, one token repeated. Random weights make it too."""
+    requests: int = Field(160, gt=0)
+    """Short requests: some servers hang after 80 to 140."""
+    concurrency: int = Field(32, gt=0)
+    """How many of them are sent at a time."""
+
+
 class Profile(Document):
     """group_vars/profiles/<name>.yml, its `extends:` resolved."""
 
@@ -43,6 +54,8 @@ class Profile(Document):
     """SGLang's own flags in snake case, e.g. `tp_size: 8`; checked against the catalogue of the release."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the server."""
+    smoke: Smoke = Smoke.model_validate({})
+    """What a started server must answer."""
     benchmark: Benchmark = Benchmark.model_validate({})
     """What is measured, and what the result must reach."""
     reference: tuple[Reference, ...] = ()

@@ -6,12 +6,20 @@ from typing import Final
 from roles.files import File
 from roles.paths import PROGRAMS
 
-_FOLDER: Final = f"{PROGRAMS}/serve"
+_FOLDER: Final = f"{PROGRAMS}/host"
+"""On the host the files stand as here, so that they can import each other."""
+
+_ROOT: Final = Path(__file__).parents[2]
 
 
 def _program(name: str) -> File:
-    return File(f"{_FOLDER}/{name}", Path(__file__).with_name(name).read_text())
+    path = f"roles/serve/{name}"
+    return File(f"{_FOLDER}/{path}", (_ROOT / path).read_text())
 
 
 READY: Final = _program("ready.py")
-FILES: Final = (READY,)
+SMOKE: Final = _program("smoke.py")
+FILES: Final = (READY, SMOKE, _program("start.py"), _program("progress.py"))
+
+START: Final = f"cd {_FOLDER} && python3 -m roles.serve.start"
+"""Followed by a unit and the seconds that its start may take."""

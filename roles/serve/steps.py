@@ -1,5 +1,6 @@
 """The steps of a switch, each of which proves what it did or says why it could not."""
 
+import json
 import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -7,8 +8,11 @@ from typing import Final
 
 from pyinfra.api.host import Host
 
-from roles.remote import RemoteError, run
+from roles.remote import RemoteError, attempt, run
+from roles.serve import programs
 from roles.serve.candidate import Candidate
+from roles.serve.command import served_name
+from roles.serve.failure import explain
 from roles.serve.good import GOOD, GOOD_HISTORY, Acceptance
 from roles.serve.unit import UNITS
 
@@ -120,10 +124,47 @@ def start(host: Host, candidate: Candidate) -> None:
 
 
 def start_unit(host: Host, unit: str) -> None:
-    """Start a unit and wait until its server answers. Raises SwitchError with the reason why it never will."""
+    """Start a unit and follow it until its server answers. Raises SwitchError with the reason why it never will."""
     host.log(f"starting {unit}")
-    run(host, f"systemctl reset-failed {unit} 2>/dev/null; systemctl start {unit}")
+    since = run(host, f"systemctl reset-failed {unit} 2>/dev/null; date +%s.%N").strip()
+    limit = f"$(sed -n 's/^TimeoutStartSec=//p' {UNITS}/{unit})"
+    started, _ = attempt(host, f'{programs.START} {unit} "{limit}"', show=True)
+    if not started:
+        raise SwitchError(_why_it_failed(host, unit, since))
+
+
+def _why_it_failed(host: Host, unit: str, since: str) -> str:
+    """The cause that the journal shows, and the journal's end. The unit is stopped, or it would start for ever."""
+    _, status = attempt(host, f"systemctl show --property=Result,ExecMainStatus {unit}")
+    _, journal = attempt(host, f"systemctl stop {unit}; journalctl --unit={unit} --since=@{since} --output=cat")
+    shown = dict(line.split("=", 1) for line in status.splitlines() if "=" in line)
+    exit_status = shown.get("ExecMainStatus", "")
+    explanation = explain(
+        journal, result=shown.get("Result", ""), exit_status=int(exit_status) if exit_status.isdigit() else None
+    )
+    return f"{unit} did not start\n{explanation}\nthe end of its journal:\n{_last_lines(journal)}"
+
+
+def _last_lines(journal: str, number: int = 30) -> str:
+    return "\n".join(f"  {line}" for line in journal.splitlines()[-number:])
 
 
 def smoke(host: Host, candidate: Candidate) -> None:
-    """The answers are real."""
+    """The server's answers are real."""
+    host.log("asking for real answers")
+    settings = candidate.profile.smoke
+    options = {
+        "readable": settings.readable,
+        "requests": settings.requests,
+        "concurrency": settings.concurrency,
+    }
+    model = served_name(candidate.profile)
+    words = ["python3", programs.SMOKE.path, candidate.url, model, json.dumps(options)]
+    _, output = attempt(host, shlex.join(words))
+    try:
+        verdict = json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise SwitchError(f"{candidate.profile.name}: the smoke test did not end: {output}") from None
+    if not verdict["passed"]:
+        raise SwitchError("\n".join([f"{candidate.profile.name} does not answer as it must:", *verdict["reasons"]]))
+    host.log(f"{settings.requests} short requests and others answered in {verdict['seconds']} s")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from pyinfra.api.host import Host
 
-from roles.remote import RemoteError
+from roles.remote import ConnectionLost, RemoteError, reconnect
 from roles.serve import steps
 from roles.serve.candidate import Candidate, outsiders, runs_as_declared
 from roles.serve.facts import ServeFacts, serve_facts
@@ -26,8 +26,8 @@ def switch(host: Host, candidates: Sequence[Candidate], gate: Gate, *, prefetch:
                 _bring_up(host, candidate, candidates, gate, prefetch)
             steps.accept(host, candidates, outsiders(candidates, before.units))
     except (SwitchError, RemoteError, Interrupted) as failure:
-        host.log_styled(f"the switch failed: {failure}", fg="red")
-        _go_back(host, candidates, before)
+        _say(host, f"the switch failed: {failure}")
+        _undo(host, candidates, before, lost=isinstance(failure, ConnectionLost))
         return False
     return True
 
@@ -46,6 +46,17 @@ def _bring_up(host: Host, candidate: Candidate, candidates: Sequence[Candidate],
         steps.start(host, candidate)
     steps.smoke(host, candidate)
     gate(host, candidate)
+
+
+def _undo(host: Host, candidates: Sequence[Candidate], before: ServeFacts, *, lost: bool) -> None:
+    """Go back, or say why that is left to the next run."""
+    try:
+        if lost:
+            reconnect(host)
+        _go_back(host, candidates, before)
+    except RemoteError as error:
+        _say(host, f"going back was not possible: {error}")
+        _say(host, "deploy again when the host can be reached: that completes the switch, or goes back")
 
 
 def _go_back(host: Host, candidates: Sequence[Candidate], before: ServeFacts) -> None:

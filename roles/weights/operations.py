@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Generator
+from pathlib import PurePosixPath
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
@@ -26,9 +27,8 @@ def generated(kind: str, directory: str, python: str, complete: bool) -> Generat
     program = shlex.quote(GENERATOR.read_text())
     steps = [
         f"rm -rf {shlex.quote(aside)} {shlex.quote(directory)}",
-        f"install -d {shlex.quote(aside)}",
+        f"mkdir -p {shlex.quote(str(PurePosixPath(directory).parent))}",
         f"{shlex.quote(python)} -c {program} --kind {shlex.quote(kind)} --out {shlex.quote(aside)}",
-        f"chmod -R u=rwX,go=rX {shlex.quote(aside)}",
         f"touch {shlex.quote(f'{aside}/{MANIFEST}')}",
         f"mv {shlex.quote(aside)} {shlex.quote(directory)}",
     ]

@@ -13,12 +13,12 @@ def shell(program: str) -> list[str]:
 
 def test_a_written_file_is_seen_as_declared(tmp_path: Path) -> None:
     owner = shell("id -un; id -gn")
-    path = str(tmp_path / "a name with $(touch x) and 'quotes'")
-    file = File(path, "x = \"é\"\n" * 20_000, mode="0640", user=owner[0], group=owner[1])
+    path = str(tmp_path / "made" / "a name with $(touch x) and 'quotes'")
+    file = File(path, 'x = "é"\n' * 20_000, mode="0640", user=owner[0], group=owner[1])
     for command in write(file):
         shell(str(command))
     assert files_seen(shell(files_program([path]))) == {path: Seen(file.sha256, "0640", *owner)}
-    assert [entry.name for entry in tmp_path.iterdir()] == [Path(path).name]
+    assert [entry.name for entry in Path(path).parent.iterdir()] == [Path(path).name]
 
 
 def test_absent_files_are_not_seen(tmp_path: Path) -> None:
