@@ -1,0 +1,1 @@
+"""flash-attn 2 in the release of SGLang."""
