@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from roles.documents import Document
-from roles.serve.progress import progress
+from roles.serve.progress import Phase, progress
 
 UNKNOWN: Final = "unknown"
 """The kind of a failure that no signature fits."""
@@ -67,6 +67,7 @@ def explain(journal: str, *, result: str = "", exit_status: int | None = None) -
         or _first(entries, consequence=False)
         or _first(entries, consequence=True)
         or _late(entries, result)
+        or _never_bound(entries, result)
         or _unknown(entries, result, exit_status)
     )
 
@@ -127,6 +128,18 @@ def _late(entries: list[str], result: str) -> Explanation | None:
         "ranks or capturing graphs, suspect the links between the GPUs",
         evidence=next((entry.strip() for entry in reversed(entries) if entry.strip()), ""),
         source="systemd.service(5), Result=timeout",
+    )
+
+
+def _never_bound(entries: list[str], result: str) -> Explanation | None:
+    if result not in ("", "success") or progress(_lines(entries)).phase is not Phase.BINDING:
+        return None
+    return Explanation(
+        kind="never bound its port",
+        cause="the server loaded everything, holds the GPU memory, and did not bind its port",
+        advice="find with `ss -ltnp` who has or had the port; start it again once the port is free",
+        evidence=next((entry.strip() for entry in reversed(entries) if entry.strip()), ""),
+        source="roles/serve/start.py",
     )
 
 

@@ -107,6 +107,13 @@ def test_a_start_that_took_too_long_is_explained_by_what_it_was_doing() -> None:
     assert "loading weights, 1 of 1 files" in explanation.cause
 
 
+def test_a_server_that_has_loaded_and_never_binds_is_explained_without_a_word_of_its_own() -> None:
+    journal = log("port_in_use").partition("ERROR:")[0]
+
+    assert explain(journal, result="success").kind == "never bound its port"
+    assert explain(journal, result="signal", exit_status=9).kind == UNKNOWN
+
+
 def test_a_cause_in_the_journal_explains_a_timeout() -> None:
     assert explain(log("port_in_use"), result="timeout").kind == "port in use"
 
