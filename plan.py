@@ -13,7 +13,7 @@ from roles.serve.plan import Plan
 from roles.serve.plan_text import as_json, as_text
 from roles.serve.planning import plan
 
-planned: dict[str, Plan] = state.__dict__.setdefault("plans", {})
+planned: dict[str, Plan] = state.inventory.__dict__.setdefault("plans", {})
 planned[host.name] = plan(host)
 
 # pyinfra runs this file once for each host, side by side: the last to finish tells of all. Leaving here
