@@ -20,9 +20,9 @@ def directory(settings: WeightsSettings, model: Model) -> str:
 
 
 def _version(model: Model) -> str:
-    if model.source.revision:
-        return model.source.revision[:12]
-    return f"generated-{_generator_digest()}"
+    if model.source.generate:
+        return f"generated-{_generator_digest()}"
+    return (model.source.revision or "unpinned")[:12]
 
 
 @cache

@@ -1,0 +1,155 @@
+"""What a profile becomes: command, environment, fingerprint, unit; and when a host serves as declared."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyinfra.api.config import Config
+from pyinfra.api.state import State
+
+from inventory import load
+from roles.refusal import Refusal
+from roles.serve.candidate import Candidate, is_current, outsiders
+from roles.serve.declared import Declared, declared
+from roles.serve.good import Acceptance, acceptances, accepted, previous
+from roles.serve.unit import UnitState, argument, quoted
+from roles.sglang.release import Release
+from tests.unit.shipped import ROOT
+
+UNITS = Path(__file__).parent / "data/units"
+
+
+def declaration(inventory: str, **data: object) -> Declared:
+    loaded = load(str(ROOT / inventory), data)
+    State(loaded, Config())
+    return declared(next(iter(loaded)))
+
+
+@pytest.fixture(scope="module")
+def gpu_host() -> Declared:
+    return declaration("inventory/examples")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Declared:
+    return declaration("inventory/lab.yml")
+
+
+@pytest.mark.parametrize("name", ["glm-5-nvfp4-tp8", "k26-ep8-tuned", "tiny-tp2"])
+def test_a_units_text_is_known_to_the_character(name: str, gpu_host: Declared, lab: Declared) -> None:
+    host = lab if name.startswith("tiny") else gpu_host
+    expected = (UNITS / f"sglang-{name}.service").read_text().replace("{release}", Release.of("0.5.23").name)
+    candidate = host.candidates[name]
+    assert candidate.unit.content == expected.replace("{fingerprint}", candidate.command.fingerprint)
+
+
+def test_a_value_reaches_the_unit_and_changes_the_fingerprint() -> None:
+    one, other = (
+        declaration("inventory/lab.yml", serve_environment={"X": value}).candidates["tiny-tp1"] for value in "ab"
+    )
+    assert "Environment=X=a" in one.unit.content
+    assert one.command.fingerprint != other.command.fingerprint
+
+
+def test_only_what_the_process_gets_changes_the_fingerprint() -> None:
+    one = declaration("inventory/lab.yml").candidates["tiny-tp1"]
+    other = declaration("inventory/lab.yml", serve_stop_limit=7).candidates["tiny-tp1"]
+    assert one.unit.content != other.unit.content
+    assert one.command.fingerprint == other.command.fingerprint
+
+
+def test_profiles_for_other_hardware_have_no_unit_and_a_reason(gpu_host: Declared, lab: Declared) -> None:
+    assert "glm-5-nvfp4-tp8" not in lab.candidates
+    assert "needs GPUs" in lab.unsuitable["glm-5-nvfp4-tp8"][0]
+    with pytest.raises(Refusal, match=r"host box: profile tiny-tp1: it serves on the CPU"):
+        gpu_host.wanted(("tiny-tp1",), "box")
+
+
+def test_of_two_units_on_the_same_gpus_exactly_one_waits_for_the_other(gpu_host: Declared) -> None:
+    """Both waiting would be a cycle, and neither waiting would load two models at once."""
+    units = list(gpu_host.candidates.values())
+    assert len(units) > 10
+    for one in units:
+        for other in units:
+            if one is not other:
+                assert other.unit_name in one.neighbours.all
+                waits = (other.unit_name in one.neighbours.before, one.unit_name in other.neighbours.before)
+                assert sorted(waits) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("plain-1.0/x", "plain-1.0/x"),
+        ("two words", '"two words"'),
+        ('say "hi"', '"say \\"hi\\""'),
+        ("100%", "100%%"),
+        ("a\\b", '"a\\\\b"'),
+        ("line\nExecStartPre=/bin/false", '"line\\nExecStartPre=/bin/false"'),
+        ("", '""'),
+    ],
+)
+def test_nothing_in_a_word_of_a_unit_is_expanded(text: str, word: str) -> None:
+    assert quoted(text) == word
+
+
+def test_variables_in_arguments_are_not_replaced() -> None:
+    assert argument("$HOME ${PATH}") == '"$$HOME $${PATH}"'
+
+
+def seen(candidate: Candidate, **changes: object) -> UnitState:
+    values = {"enabled": True, "active": "active", "stale": False, "fingerprint": candidate.command.fingerprint}
+    return UnitState(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def fingerprints(*candidates: Candidate) -> Mapping[str, str]:
+    return {candidate.profile.name: candidate.command.fingerprint for candidate in candidates}
+
+
+def test_a_host_is_current_only_if_what_runs_is_declared_enabled_and_accepted(lab: Declared) -> None:
+    wanted, other = lab.candidates["tiny-tp1"], lab.candidates["tiny-tp2"]
+    right = {wanted.unit_name: seen(wanted), other.unit_name: seen(other, enabled=False, active="inactive")}
+    assert is_current([wanted], right, fingerprints(wanted))
+    wrong: list[dict[str, UnitState]] = [
+        {},
+        {wanted.unit_name: seen(wanted, active="activating")},
+        {wanted.unit_name: seen(wanted, enabled=False)},
+        {wanted.unit_name: seen(wanted, fingerprint="0123")},
+        {**right, other.unit_name: seen(other, active="inactive")},
+        {**right, other.unit_name: seen(other, enabled=False)},
+    ]
+    assert not any(is_current([wanted], units, fingerprints(wanted)) for units in wrong)
+    assert not is_current([wanted], right, {})
+    assert not is_current([wanted], right, fingerprints(wanted, other))
+
+
+def test_whatever_else_runs_or_would_start_at_boot_is_an_outsider(lab: Declared) -> None:
+    wanted = lab.candidates["tiny-tp1"]
+    units = {
+        wanted.unit_name: seen(wanted),
+        "sglang-old.service": seen(wanted, active="inactive"),
+        "sglang-by-hand.service": seen(wanted, enabled=False, active="activating"),
+        "sglang-idle.service": seen(wanted, enabled=False, active="failed"),
+    }
+    assert outsiders([wanted], units) == ["sglang-old.service", "sglang-by-hand.service"]
+
+
+def history(*sets: Mapping[str, str]) -> list[str]:
+    return [Acceptance(at=datetime(2026, 1, 1, tzinfo=UTC), profiles=dict(profiles)).line() for profiles in sets]
+
+
+def test_previous_is_the_last_good_set_that_differs_from_now() -> None:
+    lines = history({"a": "1"}, {"b": "1"}, {"a": "2"}, {"a": "3"})
+    assert accepted(acceptances(lines)) == {"a": "3"}
+    assert previous(acceptances(lines), "box") == ("b",)
+
+
+def test_a_line_cut_off_by_a_crash_loses_only_itself() -> None:
+    lines = history({"a": "1"}, {"b": "1"})
+    assert accepted(acceptances([lines[0], lines[1][:20]])) == {"a": "1"}
+
+
+def test_previous_without_a_history_is_refused() -> None:
+    with pytest.raises(Refusal, match="host box: profile: `previous` needs an earlier good profile"):
+        previous(acceptances(history({"a": "1"}, {"a": "2"})), "box")
