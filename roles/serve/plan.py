@@ -237,11 +237,12 @@ def _context(profile: Profile) -> float:
     return traffic.input_tokens + traffic.output_tokens / 2
 
 
-def _full_load(profile: Profile, known: Estimate, groups: int) -> Load:
-    """As many requests of the profile's first traffic as run at once and as the KV cache holds."""
+def _full_load(profile: Profile, known: Estimate, groups: int) -> Load | None:
+    """As many requests of the profile's first traffic as run at once and as the KV cache holds; None if not one."""
     traffic = next(iter(profile.benchmark.traffic.values()))
     held = known.tokens * groups // (traffic.input_tokens + traffic.output_tokens)
-    return Load(max(1, min(known.max_running_requests * groups, held)), _context(profile))
+    requests = min(known.max_running_requests * groups, held)
+    return Load(requests, _context(profile)) if requests else None
 
 
 def _ceiling(

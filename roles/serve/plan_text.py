@@ -85,10 +85,13 @@ def _table(rows: Sequence[Row], choice: Choice, width: int) -> Table:
     for row in rows:
         chosen = row.profile in choice.profiles
         name = Text(("* " if chosen else "  ") + row.profile, "bold" if chosen else "")
-        memory = row.memory
-        fits = Text("yes") if memory is None else Text(memory.verdict, _STYLES[memory.verdict])
-        grid.add_row(name, fits, *_figures(row, wide))
+        grid.add_row(name, _fits(row), *_figures(row, wide))
     return grid
+
+
+def _fits(row: Row) -> Text:
+    verdict = Verdict.NO if row.reasons else Verdict.OK if row.memory is None else row.memory.verdict
+    return Text(verdict, _STYLES[verdict])
 
 
 def _figures(row: Row, wide: bool) -> list[Text]:

@@ -58,6 +58,19 @@ def test_a_row_says_why_not_even_where_nothing_can_be_computed() -> None:
     assert found.single_ceiling is None
 
 
+def test_a_server_without_room_for_a_request_has_no_throughput() -> None:
+    found = row_of(changed("k26-tp8", mem_fraction_static=0.7))
+    assert found.reasons
+    assert (found.full_requests, found.full_ceiling) == (None, None)
+
+
+def test_a_profile_that_is_not_suitable_never_reads_ok() -> None:
+    idle = row_of(changed("k26-tp4-pp2", pp_size=1, tp_size=4).model_copy(update={"name": "idle"}))
+    one = Plan("gpu1", rtx_pro_6000_x8(), None, (idle,), REFUSED)
+    [line] = [line for line in as_text([one], 120).splitlines() if line.startswith("  idle ")]
+    assert line.split()[1] == "NO"
+
+
 def test_a_load_takes_as_long_as_the_last_one_did() -> None:
     wanted = profile("k26-tp8")
     last = record([700.0], profile="k26-tp8").model_copy(update={"startup_seconds": 431.0})

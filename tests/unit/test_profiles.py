@@ -8,7 +8,7 @@ from roles.serve.memory import Verdict, estimate
 from roles.serve.parallelism import Parallelism, on_cpu
 from roles.serve.profile import Flag, Profile, extended
 from roles.serve.suits import suits
-from tests.unit.shipped import changed, draft_of, model_of, profile, rtx_pro_6000_x8, site
+from tests.unit.shipped import ROOT, changed, draft_of, model_of, profile, rtx_pro_6000_x8, site
 
 NAMES = sorted(site().profiles)
 CPU_HOST = Hardware(gpus=0)
@@ -41,6 +41,11 @@ def test_every_shipped_profile_is_documented_and_measured(name: str) -> None:
     assert "benchmark" in wanted.model_fields_set
     assert all(entry.source for entry in wanted.reference)
     assert all(entry.source for entry in wanted.findings)
+
+
+def test_every_shipped_profile_is_in_the_documents() -> None:
+    page = (ROOT / "docs/profiles.md").read_text()
+    assert [name for name in NAMES if f"`{name}`" not in page] == []
 
 
 def test_a_variant_differs_from_its_parent_in_what_it_names_only() -> None:
