@@ -142,7 +142,7 @@ def _unmeasured(
 def _run(host: Host, candidate: Candidate, name: str, planned: str, limit: int) -> str | None:
     """Run the measuring program; the reason if it failed."""
     python = str(PurePosixPath(candidate.command.program[0]).with_name("python"))
-    command = shlex.join(["exec", "runuser", "-u", USER, "--", python, PROGRAM.path, planned])
+    command = shlex.join(["exec", "runuser", "-u", USER, "--", python, "-P", PROGRAM.path, planned])
     environment = {**candidate.command.environment, **ENVIRONMENT}
     try:
         run_job(host, Job(f"benchmark-{name}", command, environment, limit))

@@ -1,6 +1,6 @@
 """The measuring program: runs on the host, by the release's own Python, alone. Standard library only.
 
-    python program.py PLAN        PLAN is the JSON that `measuring.plan` makes
+    python -P program.py PLAN      PLAN is the JSON that `measuring.plan` makes
 
 It imports SGLang's benchmark client once (that alone takes up to half a minute) and calls its command line
 once per round, so that every figure is the one that `python -m sglang.benchmark.serving` prints. Meanwhile it
@@ -268,9 +268,8 @@ class Measurement:
         self.write({**row, "judged": True, "seconds": time.monotonic() - start, "error": error})
         tail = self.log.read_text(errors="replace").splitlines()[-30:]
         self.write({"end": error, "log": tail, "server": {}})
-        print(f"a round failed: {error}", flush=True)
+        print(f"a round failed: {error}", file=sys.__stdout__, flush=True)  # stdout itself may still be the log
         self.gpus.stop()
-        sys.stdout.flush()
         os._exit(1)  # also from the timer's thread, and past whatever the client left running
 
     def _give_up(self, row: dict[str, Any], start: float) -> None:
@@ -279,7 +278,7 @@ class Measurement:
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
         """Send what the client prints to a log: progress is for this program to show."""
-        with self.log.open("a") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        with self.log.open("a", buffering=1) as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             yield
 
 
