@@ -114,10 +114,11 @@ def failed(
     started: datetime,
     text: str,
 ) -> Record:
-    """The record of a server that could not be measured; the first line of `text` is the cause."""
-    cause, _, log = text.partition("\n")
+    """The record of a server that could not be measured; `text` says in its first two lines what failed and why."""
+    lines = text.strip().splitlines()
+    cause = ": ".join(line.strip().rstrip(":") for line in lines[:2]) or "unknown"
     record = _unmeasured(host, candidate, facts, settings, started)
-    return record.model_copy(update={"failure": cause, "log": tuple(log.splitlines())})
+    return record.model_copy(update={"failure": cause, "log": tuple(lines[2:])})
 
 
 def _unmeasured(

@@ -25,6 +25,7 @@ from roles.serve import steps
 from roles.serve.candidate import Candidate
 from roles.serve.declared import Declared, declared, wanted_names
 from roles.serve.facts import serve_facts
+from roles.serve.good import accepted
 from roles.serve.interruption import Interrupted, interruptible
 from roles.serve.unit import UNITS, unit_name
 
@@ -53,14 +54,14 @@ def sweep(host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
     whole = True
     try:
         with interruptible():
-            state = _try_all(host, state, declaration.candidates, settings, path)
+            _try_all(host, state, declaration.candidates, settings, path)
     except Interrupted:
         host.log_styled("the sweep was interrupted; run it again and it goes on from here", fg="yellow")
         whole = False
     finally:
         restored = _restore(host, before, tried)
         write_report()
-    _show(host, state)
+    _show(host, _state(path) or state)
     return whole and restored
 
 
@@ -70,7 +71,7 @@ def _try_all(
     candidates: Mapping[str, Candidate],
     settings: BenchmarkSettings,
     path: Path,
-) -> Sweep:
+) -> None:
     end = time.monotonic() + 60 * settings.sweep_time_limit if settings.sweep_time_limit else None
     for entry in state.waiting:
         left = state.time_left()
@@ -83,7 +84,6 @@ def _try_all(
         record = _tried(host, candidates[entry.name], settings)
         state = state.with_entry(_outcome(entry, record, time.monotonic() - start))
         _save(path, state)
-    return state
 
 
 def _outcome(entry: Entry, record: Record, seconds: float) -> Entry:
@@ -118,16 +118,25 @@ def _bring_up(host: Host, candidate: Candidate) -> None:
 
 
 def _restore(host: Host, before: Sequence[str], tried: Sequence[Trial]) -> bool:
-    """Stop what the sweep started, remove the units of mere variations, serve what is enabled."""
-    units = serve_facts(host).units
-    known = target(host).profiles
-    variations = [name for trial in tried if trial.name not in known and (name := unit_name(trial.name)) in units]
+    """Serve what is enabled, as it was when it was accepted; remove the units of mere variations."""
+    seen, known = serve_facts(host), target(host).profiles
+    good = {unit_name(profile): fingerprint for profile, fingerprint in accepted(seen.history).items()}
+    variations = [
+        name for trial in tried if trial.name not in known and (name := unit_name(trial.name)) in seen.units
+    ]
+    right = [
+        name
+        for name in before
+        if (unit := seen.units[name]).active == "active" and good.get(name) in (unit.fingerprint, None)
+    ]
     try:
-        steps.stop(host, [name for name, unit in units.items() if unit.runs and name not in before])
+        steps.stop(host, [name for name, unit in seen.units.items() if unit.runs and name not in right])
         if variations:
             run(host, f"cd {UNITS} && rm -f {shlex.join(variations)} && systemctl daemon-reload")
+        if kept := [name for name in before if name in good]:
+            steps.put_back(host, kept)
         for name in before:
-            if not units[name].runs:
+            if name not in right:
                 steps.start_unit(host, name)
     except (steps.SwitchError, RemoteError) as error:
         host.log_styled(f"what served before could not be started again: {error}", fg="red")

@@ -1,0 +1,214 @@
+"""A sweep on a host of which only the units are made up: what is tried, what remains, and how it ends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from roles.benchmark import sweeping
+from roles.benchmark.facts import BenchmarkFacts
+from roles.benchmark.record import Record
+from roles.benchmark.report import RESULTS
+from roles.benchmark.settings import BenchmarkSettings
+from roles.benchmark.sweep import Sweep, Trial
+from roles.files import File
+from roles.remote import RemoteError
+from roles.serve import steps
+from roles.serve.candidate import Candidate
+from roles.serve.command import Command
+from roles.serve.declared import Declared
+from roles.serve.facts import ServeFacts
+from roles.serve.good import Acceptance
+from roles.serve.interruption import Interrupted
+from roles.serve.profile import Profile
+from roles.serve.unit import Neighbours, UnitState, unit_name
+from tests.unit.benchmark_records import record
+
+
+def profile(name: str) -> Profile:
+    return Profile.read({"name": name, "description": "", "model": "m"}, f"{name}.yml")
+
+
+def candidate(name: str) -> Candidate:
+    unit = File(f"/etc/systemd/system/{unit_name(name)}", name)
+    command = Command(("/opt/slipway/releases/x/bin/sglang", name), (), {}, 30000)
+    return Candidate(profile(name), command, unit, Neighbours((), ()), "/srv/m", 60)
+
+
+class Machine:
+    """A host with units of which one serves."""
+
+    name = "box"
+
+    def __init__(self) -> None:
+        self.units = {"sglang-served.service": self.unit("served", active=True, enabled=True)}
+        self.starts: list[str] = []
+        self.fails: dict[str, Exception] = {}
+        self.said: list[str] = []
+
+    def unit(self, name: str, *, active: bool, enabled: bool = False) -> UnitState:
+        return UnitState(enabled, "active" if active else "inactive", False, candidate(name).command.fingerprint)
+
+    def facts(self, _: Any) -> ServeFacts:
+        fingerprint = candidate("served").command.fingerprint
+        accepted = Acceptance(at=datetime(2026, 11, 1, tzinfo=UTC), profiles={"served": fingerprint})
+        return ServeFacts({}, dict(self.units), [accepted])
+
+    def stop(self, _: Any, names: Sequence[str]) -> None:
+        for name in names:
+            self.units[name] = replace(self.units[name], active="inactive")
+
+    def start_unit(self, _: Any, name: str) -> None:
+        self.starts.append(name.removeprefix("sglang-").removesuffix(".service"))
+        if error := self.fails.get(self.starts[-1]):
+            raise error
+        known = self.units.get(name)
+        self.units[name] = self.unit(self.starts[-1], active=True, enabled=bool(known and known.enabled))
+
+    def serving(self) -> list[str]:
+        return [name for name, unit in self.units.items() if unit.runs]
+
+    def log(self, text: str) -> None:
+        self.said.append(text)
+
+    def log_styled(self, text: str, **_: Any) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    monkeypatch.chdir(tmp_path)
+    one = Machine()
+    nothing: Callable[..., None] = lambda *_, **__: None  # noqa: E731
+    ours = SimpleNamespace(
+        SwitchError=steps.SwitchError,
+        check_port=nothing,
+        check_released=nothing,
+        smoke=nothing,
+        put_back=nothing,
+        stop=one.stop,
+        start_unit=one.start_unit,
+        start=lambda host, trial: one.start_unit(host, trial.unit_name),
+    )
+
+    def keep(host: Any, kept: Record) -> None:
+        path = RESULTS / host.name / kept.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(kept.to_json())
+
+    def verify(host: Any, trial: Candidate, settings: BenchmarkSettings) -> Record:
+        measured = record([100.0, 101.0, 99.0], profile=trial.profile.name, accepted=True)
+        keep(host, measured)
+        return measured
+
+    def run(_: Any, command: Any) -> str:
+        if "rm -f" in str(command):
+            one.units = {name: unit for name, unit in one.units.items() if name not in str(command)}
+        return ""
+
+    for name, value in {
+        "serve_facts": one.facts,
+        "steps": ours,
+        "run": run,
+        "keep": keep,
+        "verify": verify,
+        "write_report": nothing,
+        "benchmark_facts": lambda _: BenchmarkFacts([], ()),
+        "target": lambda _: SimpleNamespace(profiles={"served": None, "b": None}),
+    }.items():
+        monkeypatch.setattr(sweeping, name, value)
+    return one
+
+
+def sweep(machine: Any, names: Sequence[str], monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[bool, Sweep]:
+    given = BenchmarkSettings.model_validate(settings)
+    monkeypatch.setattr(BenchmarkSettings, "of", lambda _: given)
+    tried = [Trial(profile(name), {}) for name in names]
+    declaration = Declared({name: candidate(name) for name in names}, {"impossible": ["it needs 8 GPUs"]})
+    ended = sweeping.sweep(machine, tried, declaration)
+    (path,) = (RESULTS / "box" / "sweeps").glob("*.json")
+    return ended, Sweep.read_json(path.read_text(), path.name)
+
+
+def outcome(state: Sweep) -> dict[str, str]:
+    return {entry.name: entry.status for entry in state.entries}
+
+
+def test_every_trial_is_made_and_what_served_serves_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended, state = sweep(machine, ["b", "c"], monkeypatch)
+    assert ended
+    assert outcome(state) == {"b": "measured", "c": "measured"}
+    assert machine.starts == ["b", "c", "served"]
+    assert machine.serving() == ["sglang-served.service"]
+    assert "chat: peak throughput" in capsys.readouterr().err
+
+
+def test_the_unit_of_a_variation_does_not_remain(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep(machine, ["b", "variation"], monkeypatch)
+    assert set(machine.units) == {"sglang-served.service", "sglang-b.service"}
+
+
+@pytest.mark.parametrize("error", [steps.SwitchError, RemoteError])
+def test_a_trial_that_crashes_is_a_result_with_its_cause(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    machine.fails["b"] = error("sglang-b.service did not start\nout of memory: 672 MiB asked\nthe journal:\n  CUDA")
+    ended, state = sweep(machine, ["b", "c"], monkeypatch)
+    assert ended
+    assert outcome(state) == {"b": "failed", "c": "measured"}
+    failed = state.entries[0]
+    assert failed.cause == "sglang-b.service did not start: out of memory: 672 MiB asked"
+    kept = Record.read_json((RESULTS / "box" / str(failed.record)).read_text(), "x")
+    assert kept.failure == failed.cause
+    assert kept.log == ("the journal:", "  CUDA")
+    assert machine.serving() == ["sglang-served.service"]
+
+
+def test_an_impossible_trial_is_never_started(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, state = sweep(machine, ["impossible", "b"], monkeypatch)
+    assert outcome(state) == {"impossible": "skipped", "b": "measured"}
+    assert "impossible" not in machine.starts
+
+
+def test_an_interrupted_sweep_restores_and_goes_on_later(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.fails["c"] = Interrupted("SIGINT")
+    ended, state = sweep(machine, ["b", "c"], monkeypatch)
+    assert not ended
+    assert outcome(state) == {"b": "measured", "c": "waiting"}
+    assert machine.serving() == ["sglang-served.service"]
+    machine.fails.clear()
+    machine.starts.clear()
+    ended, state = sweep(machine, ["b", "c"], monkeypatch)
+    assert ended
+    assert outcome(state) == {"b": "measured", "c": "measured"}
+    assert machine.starts == ["c", "served"]
+
+
+def test_a_sweep_out_of_time_begins_no_further_trial(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 50))
+    monkeypatch.setattr(sweeping, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    ended, state = sweep(machine, ["b", "c", "d"], monkeypatch, sweep_time_limit=2)
+    assert ended
+    assert outcome(state) == {"b": "measured", "c": "waiting", "d": "waiting"}
+    assert any("no time for 2 more trials" in text for text in machine.said)
+    assert machine.serving() == ["sglang-served.service"]
+
+
+def test_a_host_that_cannot_be_restored_fails_the_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.fails["served"] = steps.SwitchError("sglang-served.service did not start")
+    ended, _ = sweep(machine, ["b"], monkeypatch)
+    assert not ended
+    assert "could not be started again" in machine.said[-1]
+
+
+def test_nothing_enabled_means_nothing_serves_in_the_end(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.units = {}
+    ended, _ = sweep(machine, ["b"], monkeypatch)
+    assert ended
+    assert machine.serving() == []
