@@ -1,1 +1,1 @@
-"""A host is checked before it is touched."""
+"""A host is checked before it is touched, and its GPUs before a server needs them."""

@@ -1,11 +1,13 @@
-"""Read the host in one round trip: a shell program for each thing, each with an end."""
+"""Read the host, each time in one round trip: a shell program for each thing, each with an end."""
 
 import shlex
+from dataclasses import dataclass
 from typing import Final
 
 from pyinfra.api.host import Host
 
 from roles.observation import observe
+from roles.preflight.exchange import PROOF
 from roles.preflight.host_facts import HostFacts
 from roles.preflight.parse import GPU_QUERY, NO_ANSWER, P2P_MARK, TOPOLOGY_MARK, host_facts
 
@@ -90,3 +92,38 @@ PROGRAMS: Final = {
 def read(host: Host) -> HostFacts:
     """The host as it is now."""
     return host_facts(observe(host, PROGRAMS))
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """What `collective` needs to know."""
+
+    driver: str
+    gpus: int
+    busy: bool
+    """Whether any program computes on a GPU."""
+    proof: str
+    """The conditions under which the GPUs exchanged right values last, as `Exchange.identity` writes them."""
+
+
+def gpu_use(host: Host) -> GpuUse:
+    """The GPUs as they are used now."""
+    seen = observe(
+        host,
+        {
+            "gpus": bounded(_smi("--query-gpu=driver_version"), SMI_SECONDS),
+            "programs": bounded(_smi("--query-compute-apps=pid"), SMI_SECONDS),
+            "proof": f"cat {PROOF}",
+        },
+    )
+    drivers = [line for line in seen["gpus"] if line[:1].isdigit()]
+    return GpuUse(
+        driver=drivers[0] if drivers else "",
+        gpus=len(drivers),
+        busy=any(line[:1].isdigit() for line in seen["programs"]),
+        proof="".join(seen["proof"]),
+    )
+
+
+def _smi(query: str) -> str:
+    return f"command -v nvidia-smi >/dev/null && nvidia-smi {query} --format=csv,noheader"
