@@ -8,7 +8,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-import torch  # type: ignore[import-not-found]
+import torch
 from tokenizers import (  # type: ignore[import-not-found]
     Tokenizer,
     decoders,

@@ -2,12 +2,12 @@
 
 import hashlib
 import shutil
-import subprocess
 from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
 from tests.lab import machine
+from tests.lab.command import do
 from tests.lab.places import BASE, LAB
 
 USER: Final = "deploy"
@@ -60,18 +60,18 @@ def _build(settings: machine.Settings, digest: str) -> None:
 
 def _bootstrap(root: Path, settings: machine.Settings) -> None:
     """The distribution of this machine, whose mirror and keys are at hand."""
-    subprocess.run(
+    do(
         # In namespaces of its own, so that not even SIGKILL can leave a process or a mount behind.
-        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        + ["mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", "--dpkgopt=force-unsafe-io"]
-        + [f"--aptopt={option}" for option in settings.apt_options]
-        + [machine.os_release()["VERSION_CODENAME"], str(root), *settings.apt_sources],
-        check=True,
+        *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+        *("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", "--dpkgopt=force-unsafe-io"),
+        *(f"--aptopt={option}" for option in settings.apt_options),
+        machine.os_release()["VERSION_CODENAME"],
+        root,
+        *settings.apt_sources,
     )
 
 
 def _configure(root: Path, settings: machine.Settings) -> None:
-    pairs = settings.environment.items()
     # uv hard-links from its cache into environments, which works only inside one file system.
     pairs = {**settings.environment, "UV_CACHE_DIR": "/var/cache/uv"}.items()
     quoted = " ".join(f'"{name}={value}"' for name, value in pairs).replace("%", "%%")
@@ -103,8 +103,8 @@ def _trust(root: Path, certificates: tuple[str, ...]) -> None:
 
 
 def _inside(root: Path, *command: str) -> None:
-    subprocess.run(["chroot", root, *command], check=True, stdout=subprocess.DEVNULL)
+    do("chroot", root, *command, quiet=True)
 
 
 def _remove(tree: Path) -> None:
-    subprocess.run(["rm", "-rf", "--one-file-system", tree], check=True)
+    do("rm", "-rf", "--one-file-system", tree)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.lab import base, nspawn, prerequisites
+from tests.lab.command import do
 from tests.lab.places import CHECKOUT, KEY, KNOWN_HOSTS, LAB, LOCK, UV_CACHE, LabError, Place, existing
 
 BOOT_SECONDS: Final = 120
@@ -90,16 +91,10 @@ def status(name: str) -> str:
     place = Place(name)
     if not nspawn.running(place):
         return f"{name}: not running"
-    state = run(name, "systemctl is-system-running; true").strip()
-    controllers = run(name, f"sh -c {_quoted(MEMORY_LIMITS)}; true").strip()
-    return f"{name}: {state}, ssh on 127.0.0.1:{place.port}, memory limits {controllers}"
-
-
-MEMORY_LIMITS: Final = """\
-systemd-run --quiet --wait --pipe --property=MemoryMax=64M sh -c \
-    'cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/memory.max' 2>/dev/null | grep -q 67108864 \
-    && echo enforced || echo "not enforced (this machine has no memory controller to give)"
-"""
+    state = run(name, "systemctl is-system-running", check=False).strip()
+    memory = run(name, "systemctl show --property=MemoryCurrent --value ssh.service").strip()
+    limits = "enforced" if memory.isdecimal() else "not enforced, as this machine has no memory controller to give"
+    return f"{name}: {state}, ssh on 127.0.0.1:{place.port}, memory limits {limits}"
 
 
 def ssh_command(place: Place, *options: str) -> list[str]:
@@ -144,7 +139,7 @@ def _make(place: Place) -> None:
     new = place.folder / "root.new"
     _discard(new)
     place.folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cp", "--archive", "--reflink=auto", pristine, new], check=True)
+    do("cp", "--archive", "--reflink=auto", pristine, new)
     (new / "etc/hostname").write_text(f"{place.name}\n")
     (new / "etc/hosts").write_text(f"127.0.0.1 localhost {place.name}\n::1 localhost\n")
     with (new / "etc/ssh/sshd_config.d/lab.conf").open("a") as sshd:
@@ -154,7 +149,7 @@ def _make(place: Place) -> None:
     shutil.copy(_public_key(), keys / base.USER)
     if UV_CACHE.is_dir():
         # Hard links: the kept cache and the host's share their files, and neither can lose the other's.
-        subprocess.run(["cp", "--archive", "--link", UV_CACHE, new / "var/cache/uv"], check=True)
+        do("cp", "--archive", "--link", UV_CACHE, new / "var/cache/uv")
     new.rename(place.root)
 
 
@@ -178,14 +173,14 @@ def _keep_cache(cache: Path) -> None:
 
 def _discard(folder: Path) -> None:
     """Remove a tree that may still be in the making, or half removed."""
-    subprocess.run(["rm", "-rf", "--one-file-system", folder], check=True)
+    do("rm", "-rf", "--one-file-system", folder)
 
 
 def _public_key() -> Path:
     public = KEY.with_suffix(".pub")
     if not public.is_file():
         KEY.unlink(missing_ok=True)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", KEY], check=True)
+        do("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", KEY)
         owner = CHECKOUT.stat()
         for path in (KEY, public):
             os.chown(path, owner.st_uid, owner.st_gid)

@@ -1,0 +1,45 @@
+"""The local host for tests from end to end: one for all of them, made anew before the first."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import hosts
+
+ROOT = Path(__file__).parents[2]
+
+Run = subprocess.CompletedProcess[str]
+Pyinfra = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[str]:
+    """The name of a host that nobody has deployed to."""
+    hosts.reset("lab")
+    yield "lab"
+    hosts.down("lab")
+
+
+def pyinfra(*arguments: str, timeout: float = 900) -> Run:
+    """pyinfra's command line, as a user types it in Slipway's directory."""
+    command = [str(Path(sys.executable).with_name("pyinfra")), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def deploy(*arguments: str, inventory: str = "inventory") -> Run:
+    """`pyinfra -y inventory deploy.py`, and whatever is added."""
+    return pyinfra("-y", inventory, "deploy.py", *arguments)
+
+
+def ask_hosts(*arguments: str) -> Run:
+    """`pytest tests/host`, and whatever is added."""
+    command = [sys.executable, "-m", "pytest", "tests/host", "-q", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def told(run: Run) -> str:
+    """All that a run printed, for the message of a failed assertion."""
+    return f"exit code {run.returncode}\n{run.stdout}\n{run.stderr}"
