@@ -8,6 +8,8 @@ from typing import Final
 
 from pyinfra.api.host import Host
 
+from roles.files import File, write
+from roles.paths import STATE
 from roles.remote import RemoteError, attempt, run
 from roles.serve import programs
 from roles.serve.candidate import Candidate
@@ -18,6 +20,9 @@ from roles.serve.unit import UNITS
 
 RELEASE_LIMIT: Final = 60
 """Seconds that a driver may take to give the memory of ended processes back."""
+
+
+LAST_FAILURE: Final = f"{STATE}/last-failure.txt"
 
 
 class SwitchError(RuntimeError):
@@ -40,8 +45,7 @@ done"""
         if unit not in set(leaving):
             where = f"process {pid} ({command.strip()})" + ("" if unit == "-" else f" of {unit}")
             raise SwitchError(
-                f"port {candidate.command.port} is held by {where}; stop it, or give the profile another port: "
-                "nothing was changed"
+                f"port {candidate.command.port} is held by {where}; stop it, or give the profile another port"
             )
 
 
@@ -95,6 +99,14 @@ exit 1"""
         ) from None
 
 
+def note_failure(host: Host, candidates: Sequence[Candidate], reason: str) -> None:
+    """Leave on the host why the last switch failed, for whoever looks at it next; an accepted switch removes it."""
+    names = ", ".join(candidate.profile.name for candidate in candidates)
+    text = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}: the switch to {names} failed: {reason}\n"
+    for command in write(File(LAST_FAILURE, text)):
+        run(host, command)
+
+
 def accept(host: Host, candidates: Sequence[Candidate], others: Sequence[str]) -> None:
     """Record the candidates as good and start them, and nothing else, at boot."""
     acceptance = Acceptance(
@@ -107,7 +119,7 @@ def accept(host: Host, candidates: Sequence[Candidate], others: Sequence[str]) -
         f"""
 install -d {GOOD} && cd {UNITS} && cp --preserve=mode {shlex.join(units)} {GOOD} &&
 {disable} systemctl enable --quiet {shlex.join(units)} &&
-echo {shlex.quote(acceptance.line())} >> {GOOD_HISTORY} && sync {GOOD_HISTORY}""",
+echo {shlex.quote(acceptance.line())} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} && rm -f {LAST_FAILURE}""",
     )
 
 

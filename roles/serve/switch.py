@@ -21,38 +21,54 @@ def switch(host: Host, candidates: Sequence[Candidate], gate: Gate, *, prefetch:
     """Serve the candidates and nothing else, or what was good before. Returns whether the candidates serve."""
     before = serve_facts(host)
     try:
+        _prepare(host, candidates, before, prefetch)
+    except (SwitchError, RemoteError) as failure:
+        _say(host, f"nothing was switched: {failure}")
+        return False
+    try:
         with interruptible():
-            for candidate in candidates:
-                _bring_up(host, candidate, candidates, gate, prefetch)
-            steps.accept(host, candidates, outsiders(candidates, before.units))
+            _serve(host, candidates, before, gate)
     except (SwitchError, RemoteError, Interrupted) as failure:
         _say(host, f"the switch failed: {failure}")
-        _undo(host, candidates, before, lost=isinstance(failure, ConnectionLost))
+        _undo(host, candidates, before, failure)
         return False
     return True
 
 
-def _bring_up(host: Host, candidate: Candidate, candidates: Sequence[Candidate], gate: Gate, prefetch: bool) -> None:
-    """One candidate from what runs now to a server that has proven itself."""
-    units = serve_facts(host).units
-    if not runs_as_declared(candidate, units):
-        own = [candidate.unit_name] if units[candidate.unit_name].runs else []
-        leaving = [*own, *(name for name in outsiders(candidates, units) if units[name].runs)]
-        steps.check_port(host, candidate, leaving)
-        if prefetch:
-            steps.prefetch(host, candidate)
-        steps.stop(host, leaving)
-        steps.check_released(host, candidate, leaving)
-        steps.start(host, candidate)
-    steps.smoke(host, candidate)
-    gate(host, candidate)
+def _prepare(host: Host, candidates: Sequence[Candidate], before: ServeFacts, prefetch: bool) -> None:
+    """All that can be done and proved while the old server still serves."""
+    for candidate in candidates:
+        if not runs_as_declared(candidate, before.units):
+            steps.check_port(host, candidate, _leaving(candidates, before))
+            if prefetch:
+                steps.prefetch(host, candidate)
 
 
-def _undo(host: Host, candidates: Sequence[Candidate], before: ServeFacts, *, lost: bool) -> None:
+def _serve(host: Host, candidates: Sequence[Candidate], before: ServeFacts, gate: Gate) -> None:
+    """From what runs now to servers that have proven themselves."""
+    leaving = _leaving(candidates, before)
+    steps.stop(host, leaving)
+    for candidate in candidates:
+        if not runs_as_declared(candidate, before.units):
+            steps.check_released(host, candidate, leaving)
+            steps.start(host, candidate)
+        steps.smoke(host, candidate)
+        gate(host, candidate)
+    steps.accept(host, candidates, outsiders(candidates, before.units))
+
+
+def _leaving(candidates: Sequence[Candidate], before: ServeFacts) -> list[str]:
+    """The units that must stop: those that run as they should not, and those that should not run."""
+    replaced = [c.unit_name for c in candidates if not runs_as_declared(c, before.units)]
+    return [name for name in [*replaced, *outsiders(candidates, before.units)] if before.units[name].runs]
+
+
+def _undo(host: Host, candidates: Sequence[Candidate], before: ServeFacts, failure: Exception) -> None:
     """Go back, or say why that is left to the next run."""
     try:
-        if lost:
+        if isinstance(failure, ConnectionLost):
             reconnect(host)
+        steps.note_failure(host, candidates, str(failure))
         _go_back(host, candidates, before)
     except RemoteError as error:
         _say(host, f"going back was not possible: {error}")
