@@ -11,7 +11,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from roles.benchmark.statistics import Interval
 
@@ -124,7 +124,7 @@ def tradeoffs(
             axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, alpha=0.4)
             for filled in (True, False):
                 shown = [(x, y) for x, y, _ in points if ((x, y) in best.get(name, ())) is filled]
-                label = name if filled or not best.get(name) else None
+                label = name if filled is bool(best.get(name)) else None
                 face = colour if filled else "none"
                 xs, ys = [x for x, _ in shown], [y for _, y in shown]
                 axes.plot(xs, ys, marker, color=colour, markerfacecolor=face, label=label)
@@ -183,9 +183,9 @@ def _svg(canvas: Canvas, axes: Axes, *, legend: bool = True) -> str:
     """The chart as an element to stand in a page."""
     axes.xaxis.set_minor_locator(NullLocator())
     if axes.get_yscale() == "log":
-        plain = FuncFormatter(lambda value, _: f"{value:,g}")
-        axes.yaxis.set_major_formatter(plain)
-        axes.yaxis.set_minor_formatter(plain)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
     if legend:
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2, fontsize=9)
     text = io.StringIO()
