@@ -71,6 +71,15 @@ def test_a_wanted_profile_that_would_be_refused_ends_with_1(
     assert "A deploy would refuse tiny-tp1: - tiny-tp1: it serves on the CPU, and the host has GPUs" in said
 
 
+def test_tight_memory_needs_to_be_accepted(
+    tmp_path: Path, nobody: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = {"profile": "k26-tp8", "hardware": {"gpus": 8, "memory_mib": 94000, "compute_capability": "12.0"}}
+    assert run(absent(tmp_path, nobody), monkeypatch, **wanted)[0] == 1
+    assert "its memory is tight" in capsys.readouterr().out
+    assert run(absent(tmp_path, nobody), monkeypatch, serve_accept_tight=True, **wanted)[0] == 0
+
+
 def test_the_previous_profile_is_known_to_the_host_alone(
     tmp_path: Path, nobody: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,31 @@ def test_sparse_attention_reads_little_of_a_long_context() -> None:
     assert slower[0] < slower[1]
 
 
+def test_kimi_reads_its_active_weights_by_hand() -> None:
+    """Every tensor of the model once, eight of 384 experts in each of 60 layers, and no second copy of kv_b."""
+    attention = 7168 * (1536 + 512 + 64) + 1536 * 64 * 192 + 512 * 64 * 256 + 64 * 128 * 7168
+    expert = 3 * 7168 * 2048
+    bf16 = 61 * attention + 3 * 7168 * 18432 + 60 * (expert + 384 * 7168) + 163840 * 7168
+    by_hand = 2 * bf16 + 60 * 8 * expert * (0.5 + 2 / 32)
+    hardware = rtx_pro_6000_x8()
+    found = hardware.memory_bandwidth_gb_s * 1e9 / ceiling(changed("k26-tp8", tp_size=1), hardware, 1, 0)
+    assert found == pytest.approx(by_hand, rel=1e-3)  # but for norms
+
+
+def test_the_busiest_group_of_experts_reads_at_least_one_whole() -> None:
+    """Of sixteen groups eight have one of a token's eight experts; ranks that split experts read half each."""
+    idle = rtx_pro_6000_x8().model_copy(update={"link_bandwidth_gb_s": 0, "all_reduce_us": 0})
+    groups, ranks = (1 / ceiling(changed("k26-tp8", tp_size=16, ep_size=ep), idle, 1, 0) for ep in (16, 1))
+    expert = 60 * 3 * 7168 * 2048 * (0.5 + 2 / 32) / (idle.memory_bandwidth_gb_s * 1e9)
+    assert groups - ranks == pytest.approx(expert / 2, rel=1e-6)
+
+
+def test_attention_groups_read_the_cache_of_their_own_requests() -> None:
+    hardware = rtx_pro_6000_x8()
+    together, apart = (ceiling(changed("k26-tp8", attn_dp_size=n), hardware, 64, 200_000) for n in (1, 8))
+    assert apart > 2 * together  # MLA's cache is whole on every rank of a group
+
+
 def test_nothing_is_said_where_nothing_is_known() -> None:
     unknown = rtx_pro_6000_x8().model_copy(update={"memory_bandwidth_gb_s": 0})
     kimi, tiny = profile("k26-tp8"), profile("tiny-tp1")

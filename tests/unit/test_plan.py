@@ -65,9 +65,11 @@ def test_a_server_without_room_for_a_request_has_no_throughput() -> None:
 
 
 def test_a_profile_that_is_not_suitable_never_reads_ok() -> None:
-    idle = row_of(changed("k26-tp4-pp2", pp_size=1, tp_size=4).model_copy(update={"name": "idle"}))
-    one = Plan("gpu1", rtx_pro_6000_x8(), None, (idle,), REFUSED)
-    [line] = [line for line in as_text([one], 120).splitlines() if line.startswith("  idle ")]
+    crashing = row_of(changed("k26-tp8", attn_cp_size=2).model_copy(update={"name": "crashing"}))
+    assert crashing.memory is not None
+    assert crashing.memory.verdict is Verdict.OK
+    one = Plan("gpu1", rtx_pro_6000_x8(), None, (crashing,), REFUSED)
+    [line] = [line for line in as_text([one], 120).splitlines() if line.startswith("  crashing ")]
     assert line.split()[1] == "NO"
 
 
