@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.lab import base, nspawn, prerequisites
 from tests.lab.command import do
-from tests.lab.places import CHECKOUT, KEY, KNOWN_HOSTS, LAB, LOCK, UV_CACHE, LabError, Place, existing
+from tests.lab.places import CHECKOUT, KEY, KNOWN_HOSTS, LAB, LOCK, TRASH, UV_CACHE, LabError, Place, existing
 
 BOOT_SECONDS: Final = 120
 """Long enough for a busy machine; a boot takes about 3."""
@@ -52,6 +52,7 @@ def down(name: str) -> None:
     _end(place)
     _discard(place.folder)
     _introduce()
+    _discard(TRASH)
 
 
 @as_root
@@ -59,6 +60,8 @@ def reset(name: str) -> None:
     """A fresh host of that name, booted, with nothing left of the old one but uv's cache."""
     _end(Place(name))
     _begin(Place(name))
+    # Not waited for; `down` finishes it if it is killed.
+    subprocess.Popen(["ionice", "--class", "idle", "rm", "-rf", TRASH], start_new_session=True)
 
 
 def reboot(name: str = "lab") -> None:
@@ -154,10 +157,10 @@ def _make(place: Place) -> None:
 
 
 def _end(place: Place) -> None:
-    """End the host and remove its disk."""
+    """End the host and throw its disk away."""
     nspawn.kill(place)
     _keep_cache(place.root / "var/cache/uv")
-    _discard(place.root)
+    _throw_away(place.root)
 
 
 def _keep_cache(cache: Path) -> None:
@@ -167,8 +170,15 @@ def _keep_cache(cache: Path) -> None:
         return sum(1 for _ in folder.glob("archive-v*/*"))
 
     if size(cache) > size(UV_CACHE):
-        _discard(UV_CACHE)
+        _throw_away(UV_CACHE)
         cache.rename(UV_CACHE)
+
+
+def _throw_away(tree: Path) -> None:
+    """Out of the way at once; removed later."""
+    if tree.exists():
+        TRASH.mkdir(exist_ok=True)
+        tree.rename(TRASH / str(time.time_ns()))
 
 
 def _discard(folder: Path) -> None:

@@ -17,6 +17,9 @@ BASE: Final = LAB / "base"
 UV_CACHE: Final = LAB / "uv-cache"
 """What uv has downloaded in hosts that are gone; a new host starts with it."""
 
+TRASH: Final = LAB / "trash"
+"""Disks of hosts that are gone, until they are removed: a release has so many files that this takes minutes."""
+
 KEY: Final = LAB / "key"
 """SSH key of the user `deploy` in every host."""
 
