@@ -8,9 +8,9 @@ from pyinfra.api.host import Host
 from inventory import PREVIOUS, Target, target
 from inventory.site import SiteInventory
 from roles.benchmark.record import Name, Record
+from roles.files import File
 from roles.refusal import Refusal
 from roles.serve import programs
-from roles.serve.candidate import Candidate
 from roles.serve.command import RESERVED
 from roles.serve.declared import Declared, declared, wanted_names
 from roles.serve.facts import ServeFacts, serve_facts
@@ -75,7 +75,7 @@ def last_records(folder: Path) -> dict[str, list[Record]]:
 
 
 def _choice(host: Host, wish: Target, declaration: Declared, rows: dict[str, Row], *, reached: bool) -> Choice:
-    seen = serve_facts(host, _files(declaration)) if reached else None
+    seen = serve_facts(host, [file.path for file in _files(declaration)]) if reached else None
     if seen is None and wish.wanted == PREVIOUS:
         return _refused((PREVIOUS,), ["only the host knows the profile that was good before, and it was not reached"])
     try:
@@ -102,12 +102,8 @@ def _refused(names: tuple[str, ...], refusals: list[str]) -> Choice:
     return Choice(names, tuple(refusals), (), None, None)
 
 
-def _units(declaration: Declared) -> list[Candidate]:
-    return list(declaration.candidates.values())
-
-
-def _files(declaration: Declared) -> list[str]:
-    return [file.path for file in (*programs.FILES, *(one.unit for one in _units(declaration)))]
+def _files(declaration: Declared) -> list[File]:
+    return [*programs.FILES, *(candidate.unit for candidate in declaration.candidates.values())]
 
 
 def _models(host: Host, wish: Target, names: tuple[str, ...]) -> dict[str, Model]:
@@ -119,15 +115,16 @@ def _models(host: Host, wish: Target, names: tuple[str, ...]) -> dict[str, Model
 
 
 def _live(host: Host, declaration: Declared, seen: ServeFacts, release: Release, models: dict[str, Model]) -> Live:
-    files = [*programs.FILES, *(one.unit for one in _units(declaration))]
-    declared_units = {one.unit_name for one in _units(declaration)}
+    kept = {candidate.unit_name for candidate in declaration.candidates.values()}
     return Live(
         release=sglang_facts(host, release, Uv.locked()).release,
         weights=weights_facts(host, models).complete,
         units=seen.units,
         accepted=accepted(seen.history),
         stale_files=[
-            file.path for file in files if file.path not in seen.files or seen.files[file.path].sha256 != file.sha256
+            file.path
+            for file in _files(declaration)
+            if file.path not in seen.files or seen.files[file.path].sha256 != file.sha256
         ],
-        gone=sorted(f"{UNITS}/{name}" for name in seen.units if name not in declared_units),
+        gone=sorted(f"{UNITS}/{name}" for name in seen.units if name not in kept),
     )
