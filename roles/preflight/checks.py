@@ -87,7 +87,7 @@ def answering(facts: HostFacts, expected: Expectation) -> Iterator[Finding]:
     if lost and facts.driver.loaded:
         said = f" (nvidia-smi says: {facts.complaints[0][:120]})" if facts.complaints else ""
         yield _refusal(
-            f"{_names(sorted(lost))} of {len(facts.slots)} GPUs does not answer the driver{said}",
+            f"of {len(facts.slots)} GPUs {_names(sorted(lost))} does not answer the driver{said}",
             "all to answer",
             "power-cycle the host, since a GPU that fell off the bus is not brought back by a reset, and change "
             "the card if it happens again"

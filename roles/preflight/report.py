@@ -56,4 +56,4 @@ def _paragraph(name: str, host: Examination) -> list[str]:
         )
     lines += [f"  {finding.level}: {finding.sentence}" for finding in host.findings]
     verdict = "refused" if host.refusals else "ready"
-    return [*lines, f"  {verdict}: {len(host.refusals)} refusals, {len(host.warnings)} warnings"]
+    return [*lines, f"  {verdict} (refusals: {len(host.refusals)}, warnings: {len(host.warnings)})"]

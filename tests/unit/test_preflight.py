@@ -76,7 +76,7 @@ def test_nvlink_and_nvswitch_are_seen() -> None:
 def test_a_lost_gpu_is_refused_with_what_was_said_and_its_xid() -> None:
     refusals = [line for line in check("lost_gpu") if line.startswith("refusal")]
     assert len(refusals) == 2
-    assert "0000:a1:00.0 of 8 GPUs does not answer the driver" in refusals[0]
+    assert "of 8 GPUs 0000:a1:00.0 does not answer the driver" in refusals[0]
     assert "Unable to determine the device handle" in refusals[0]
     assert "power-cycle" in refusals[0]
     assert "Xid 79" in refusals[1]
@@ -156,7 +156,7 @@ def test_a_hanging_driver_is_refused_not_waited_for() -> None:
 
 def test_garbage_is_told_as_it_came() -> None:
     [line] = check("garbage")
-    assert "0000:01:00.0 and 7 more of 8 GPUs does not answer" in line
+    assert "of 8 GPUs 0000:01:00.0 and 7 more does not answer" in line
     assert "GLIBC_2.38" in line
 
 
@@ -206,7 +206,7 @@ def test_the_text_report_has_a_line_for_each_gpu_and_a_verdict() -> None:
     text = as_text({"h1": Examination(facts, compare(facts, Expectation(RTX, None)))})
     assert "GPU 3  0000:61:00.0" in text
     assert "Gen5 x16 (now Gen1 x8)" in text
-    assert text.endswith("refused: 1 refusals, 0 warnings")
+    assert text.endswith("refused (refusals: 1, warnings: 0)")
 
 
 def run(program: str) -> str:
