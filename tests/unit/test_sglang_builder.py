@@ -77,6 +77,8 @@ def test_a_release_is_put_in_place_complete_and_nothing_else_is_left(host: Host)
         "lib/python3/site-packages/sglang",
     ]
     assert host.names() == {"1-a"}
+    assert "pip sync --python" in host.log.read_text()
+    assert "--require-hashes" in host.log.read_text()
 
 
 def test_a_complete_release_is_not_built_again(host: Host) -> None:
@@ -131,6 +133,7 @@ def test_a_damaged_release_is_replaced(host: Host, damage: Callable[[Path], None
     release = host.build()
     damage(release)
     host.build()
+    assert host.syncs == 2
     assert builder.is_complete(release, "1-a")
     assert host.names() == {"1-a"}
 
@@ -157,9 +160,13 @@ def test_the_oldest_go_first() -> None:
 
 def test_the_checker_compares_with_what_the_lock_wants_on_this_python() -> None:
     lock = ["# made by make lock\n", "packaging==0.1 \\\n", "    --hash=sha256:0\n"]
-    lock += ["nothing==1 ; python_full_version < '3.0' \\\n", "no-such-package==2 \\\n"]
+    lock += [
+        f"pytest=={pytest.__version__} \\\n",
+        "nothing==1 ; python_full_version < '3.0' \\\n",
+        "no-such-package==2 \\\n",
+    ]
     wanted = checker.locked(lock)
-    assert wanted == {"packaging": "0.1", "no-such-package": "2"}
+    assert wanted == {"packaging": "0.1", "pytest": pytest.__version__, "no-such-package": "2"}
     first, second = checker.differences(wanted)
     assert first.startswith("packaging is ")
     assert first.endswith(", but 0.1 in the lock")
