@@ -21,8 +21,11 @@ class Job:
     command: str
     """A shell program; what it prints is shown as progress."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    user: str = "root"
     limit: int = 3600
     """Seconds after which systemd ends it, with everything that it started."""
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    """Files on the host by the name under which the job finds each in $CREDENTIALS_DIRECTORY."""
 
     @property
     def unit(self) -> str:
@@ -39,6 +42,8 @@ def run_job(host: Host, job: Job) -> None:
 def _start_and_follow(job: Job) -> str:
     unit = shlex.quote(job.unit)
     settings = " ".join(f"--setenv={shlex.quote(f'{name}={value}')}" for name, value in job.environment.items())
+    for name, path in job.credentials.items():
+        settings += f" --property=LoadCredential={shlex.quote(f'{name}:{path}')}"
     # RemainAfterExit keeps the result until it is read; the journal is read from this start on.
     return f"""
 ask() {{ systemctl show --property="$1" --value {unit}; }}
@@ -46,7 +51,7 @@ forget() {{ systemctl stop {unit}; systemctl reset-failed {unit}; }} 2>/dev/null
 if [ "$(ask SubState)" != running ]; then
     forget
     systemd-run --quiet --unit={unit} --service-type=exec --remain-after-exit \\
-        --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {shlex.quote(job.command)} || exit 1
+        --uid={job.user} --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {shlex.quote(job.command)} || exit 1
 fi
 journalctl --follow --lines=all --output=cat _SYSTEMD_INVOCATION_ID="$(ask InvocationID)" & follower=$!
 while [ "$(ask SubState)" = running ]; do sleep 0.5; done

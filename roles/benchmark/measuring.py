@@ -143,10 +143,10 @@ def _unmeasured(
 def _run(host: Host, candidate: Candidate, name: str, planned: str, limit: int) -> str | None:
     """Run the measuring program; the reason if it failed."""
     python = str(PurePosixPath(candidate.command.program[0]).with_name("python"))
-    command = shlex.join(["exec", "runuser", "-u", USER, "--", python, "-P", PROGRAM.path, planned])
+    command = shlex.join(["exec", python, "-P", PROGRAM.path, planned])
     environment = {**candidate.command.environment, **ENVIRONMENT}
     try:
-        run_job(host, Job(f"benchmark-{name}", command, environment, limit))
+        run_job(host, Job(f"benchmark-{name}", command, environment, user=USER, limit=limit))
     except RemoteError as error:
         lines = str(error).strip().splitlines()
         return f"the measuring program did not end well: {lines[-1] if lines else 'it printed nothing'}"

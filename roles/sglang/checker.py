@@ -14,7 +14,15 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-MODULES = ("torch", "triton", "flashinfer", "sglang.srt.server_args", "sglang.benchmark.serving")
+MODULES = (
+    "torch",
+    "triton",
+    "flashinfer",
+    "sglang.cli.main",
+    "sglang.srt.entrypoints.http_server",
+    "sglang.srt.models.registry",
+    "sglang.benchmark.serving",
+)
 NEEDS_DRIVER = ("sgl_kernel",)
 """Modules that cannot be imported on a host without NVIDIA's driver."""
 

@@ -105,7 +105,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ansible(site: Path) -> dict[str, Any]:
     """What ansible-inventory says, playbooks being beside the inventory."""
     program = Path(sys.executable).with_name("ansible-inventory")
-    command = [program, "-i", site / "inventory", "--playbook-dir", site, "--list"]
+    command = [str(program), "-i", str(site / "inventory"), "--playbook-dir", str(site), "--list"]
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "ANSIBLE_LOCALHOST_WARNING": "0"}
     result = subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, check=True)
     said: dict[str, Any] = json.loads(result.stdout)
