@@ -53,12 +53,12 @@ def test_folders_in_the_inventory_are_not_read(root: Path) -> None:
 
 def test_a_host_by_name_has_the_values_for_all(root: Path) -> None:
     write(
-        root, {"group_vars/all.yml": "profile: large\nserve_port: 7", "host_vars/@local.yml": "serve_host: 0.0.0.0"}
+        root, {"group_vars/all.yml": "profile: large\nserve_port: 7", "host_vars/@local.yml": "serve_host: 127.0.0.2"}
     )
     inventory = load("@local,localhost", root=root)
     assert sorted(inventory.hosts) == ["@local", "localhost"]
     assert port(inventory, "localhost") == 7
-    assert ServeSettings.of(inventory.get_host("@local")).host == "0.0.0.0"
+    assert ServeSettings.of(inventory.get_host("@local")).host == "127.0.0.2"
 
 
 def test_a_name_that_resolves_to_nothing_but_has_an_address(root: Path) -> None:
