@@ -119,7 +119,8 @@ def test_a_server_without_a_record_is_measured_and_the_record_kept_on_both_sides
     assert one.proof == PROOF
     assert any(f"{RECORDS}/{one.name}" in command for command in outcome.commands)
     (job,) = [command for command in outcome.commands if "systemd-run" in command]
-    assert "runuser -u sglang -- /opt/slipway/releases/x/bin/python -P /opt/slipway/benchmark.py" in job
+    assert "exec /opt/slipway/releases/x/bin/python -P /opt/slipway/benchmark.py" in job
+    assert "--uid=sglang" in job
     assert "HF_HUB_OFFLINE=1" in job
     assert (tmp_path / "results" / "report.html").exists()
 
