@@ -128,7 +128,7 @@ def sweep(machine: Any, names: Sequence[str], monkeypatch: pytest.MonkeyPatch, *
     given = BenchmarkSettings.model_validate(settings)
     monkeypatch.setattr(BenchmarkSettings, "of", lambda _: given)
     tried = [Trial(profile(name), {}) for name in names]
-    declaration = Declared({name: candidate(name) for name in names}, {"impossible": ["it needs 8 GPUs"]})
+    declaration = Declared({name: candidate(name) for name in names}, {"impossible": ["it needs 8 GPUs"]}, tight={})
     ended = sweeping.sweep(machine, tried, declaration)
     (path,) = (RESULTS / "box" / "sweeps").glob("*.json")
     return ended, Sweep.read_json(path.read_text(), path.name)
