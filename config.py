@@ -13,6 +13,7 @@ config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"
 
 try:
     from inventory import SiteInventory, load
+    from inventory.known_hosts import refuse_unknown_keys
     from inventory.reaching import connect_where_possible
     from roles.refusal import Refusal
 except ModuleNotFoundError as missing:
@@ -39,3 +40,4 @@ def make_inventory(source: str, override_data: dict[str, object], **options: obj
 
 
 cli.make_inventory = make_inventory
+refuse_unknown_keys()

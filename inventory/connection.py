@@ -40,6 +40,10 @@ class Connection(Document):
     """File of the private key; Ansible's `ansible_ssh_private_key_file`."""
     ssh_password: str | None = None
     """Ansible's `ansible_password`; a key is the better choice."""
+    ssh_strict_host_key_checking: Literal["yes", "accept-new", "ask", "no"] = "yes"
+    """`yes` refuses a host whose key is not in the known_hosts file; `accept-new` adds it there unseen."""
+    ssh_known_hosts_file: str | None = None
+    """File of the known keys, if not `~/.ssh/known_hosts`."""
     ansible_connection: Literal["ssh", "smart", "paramiko", "local"] = "ssh"
     """`local`: this machine itself, without SSH, like the host `@local`."""
     ansible_become_method: Literal["sudo"] = "sudo"

@@ -1,23 +1,30 @@
 """From what stands on pyinfra's command line to an inventory in which everything has been checked."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
+from inventory.connection import Connection
 from inventory.documents import read_models, read_profiles
 from inventory.hosts import Tree, only_hosts, read_hosts
 from inventory.layers import Layers
 from inventory.problems import Problems
-from inventory.site import Site, SiteInventory
+from inventory.site import Site, SiteInventory, target
 from inventory.values import Values, plain, values_from
 from inventory.variables import check
 from inventory.yamlfile import EXTENSIONS, is_yaml, shown
 from roles.refusal import Refusal, nearest
+from roles.sglang.catalogue import Catalogue
+from roles.sglang.release import locked_versions
+from roles.sglang.settings import SglangSettings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+
+_CHECKING: Final = "ssh_strict_host_key_checking"
+"""pyinfra's own default trusts whoever answers first."""
 
 
 def load(source: str | Path, data: Mapping[str, object] | None = None, root: Path = ROOT) -> SiteInventory:
@@ -34,8 +41,6 @@ def load(source: str | Path, data: Mapping[str, object] | None = None, root: Pat
         groups[name] = [host for host in tree.hosts if name in tree.groups_of(host)]
 
     model_files, profile_files = layers.documents("models"), layers.documents("profiles")
-    models = read_models(model_files, problems)
-    profiles = read_profiles(profile_files, model_files, problems)
     for name in groups.keys() & profile_files.keys():
         problems.add(f"{shown(profile_files[name])}: a group has this name too; rename one of them")
     layers.refuse_misspelt("group_vars", groups)
@@ -45,9 +50,36 @@ def load(source: str | Path, data: Mapping[str, object] | None = None, root: Pat
     for host in tree.hosts:
         values = layers.values(tree, host)
         check(host, values | overrides, profile_files, problems)
-        hosts[host] = plain(values)
+        hosts[host] = {_CHECKING: Connection.model_fields[_CHECKING].default, **plain(values)}
+    models = read_models(model_files, problems)
+    catalogues = _catalogues([{**values, **plain(overrides)} for values in hosts.values()], problems)
+    profiles = read_profiles(profile_files, model_files, problems, catalogues)
     problems.refuse()
-    return SiteInventory(Site(models, profiles), hosts, groups, plain(overrides))
+    inventory = SiteInventory(Site(models, profiles), hosts, groups, plain(overrides))
+    inventory.warnings = _warnings(inventory, profile_files)
+    return inventory
+
+
+def _warnings(inventory: SiteInventory, files: Mapping[str, Path]) -> list[str]:
+    """What SGLang takes from the wanted profiles, but not for ever, or to no effect."""
+    found: dict[str, None] = {}
+    for host in inventory:
+        catalogue, wish = Catalogue.load(SglangSettings.of(host).version), target(host)
+        for name in {*wish.variables.profiles, wish.wanted} & wish.profiles.keys():
+            for warning in catalogue.check(wish.profiles[name].server).warnings:
+                found[f"{shown(files[name])}: {warning}"] = None
+    return list(found)
+
+
+def _catalogues(hosts: Iterable[Mapping[str, object]], problems: Problems) -> list[Catalogue]:
+    """The catalogue of each release that a host wants; `check` has complained of versions that are none."""
+    default = SglangSettings.model_fields["version"].default
+    catalogues = []
+    for version in dict.fromkeys(str(variables.get("sglang_version", default)) for variables in hosts):
+        if version in locked_versions():
+            with problems.collecting():
+                catalogues.append(Catalogue.load(version))
+    return catalogues
 
 
 def _read(source: str, overrides: Values, root: Path, problems: Problems) -> tuple[Tree, Layers]:

@@ -21,6 +21,7 @@ _SSH_OPTIONS: Final = {
     "ssh_user": "User",
     "ssh_key": "IdentityFile",
     "ssh_known_hosts_file": "UserKnownHostsFile",
+    "ssh_strict_host_key_checking": "StrictHostKeyChecking",
 }
 """pyinfra's connection variables, and OpenSSH's names of them."""
 
@@ -28,6 +29,7 @@ _SSH_OPTIONS: Final = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--inventory", default="inventory", help="as on pyinfra's command line")
     parser.addoption("--data", action="append", default=[], metavar="NAME=VALUE", help="as on pyinfra's command line")
+    parser.addoption("--hashes", action="store_true", help="read all weights and compare their hashes")
 
 
 def pytest_configure(config: pytest.Config) -> None:

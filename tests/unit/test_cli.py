@@ -2,13 +2,17 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import paramiko
 import pytest
 
 from inventory.loader import ROOT
@@ -124,3 +128,35 @@ def test_the_pin_is_that_of_the_project() -> None:
     pin = re.findall(r'REQUIRE_PYINFRA_VERSION = "(.+)"', (ROOT / "config.py").read_text())
     dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     assert [f"pyinfra{version}" for version in pin] == [name for name in dependencies if name.startswith("pyinfra")]
+
+
+def shows_a_key(listener: socket.socket) -> None:
+    """An SSH server up to the point where the client knows its key, once."""
+    connection, _ = listener.accept()
+    with connection, paramiko.Transport(connection) as transport:
+        transport.add_server_key(paramiko.ECDSAKey.generate())
+        with suppress(paramiko.SSHException, EOFError):  # the client leaves
+            transport.start_server(server=paramiko.ServerInterface())
+        transport.join()
+
+
+def test_a_host_with_an_unknown_key_is_refused_and_says_how_to_know_it(
+    pyinfra: Pyinfra, site: Path, tmp_path: Path
+) -> None:
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.touch()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        server = threading.Thread(target=shows_a_key, args=(listener,))
+        server.start()
+        hosts = f"box: {{hosts: {{box: {{ansible_host: 127.0.0.1, ansible_port: {port}}}}}}}"
+        write(site, {"inventory/hosts.yml": hosts})
+        result = pyinfra(
+            site / "inventory", "--data", f"ssh_known_hosts_file={known_hosts}", "-y", "server.shell", "uptime"
+        )
+        server.join()
+    assert result.code == 1
+    assert f"ssh-keyscan -p {port} 127.0.0.1 >> {known_hosts}" in result.stderr
+    assert "SHA256:" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert known_hosts.read_text() == ""
