@@ -171,6 +171,7 @@ def build(folder: Path, tools: Path, release: Path, instructions: Mapping[str, A
         environment["MAX_JOBS"] = str(workers(os.cpu_count() or 1, free_memory(), limits))
     source = unpack_source(folder, tools, python, environment)
     say(f"compiling for sm_{instructions['architecture']}, {environment['MAX_JOBS']} files at once")
+    shutil.rmtree(folder / "dist", ignore_errors=True)
     compile_source(source, [str(python), "setup.py", "bdist_wheel", "--dist-dir", str(folder / "dist")], environment)
     return next((folder / "dist").glob("*.whl"))
 

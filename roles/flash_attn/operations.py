@@ -51,8 +51,7 @@ def installed(
     if seen == record:
         host.noop("flash-attn is installed and proved")
         return
-    folder = f"{KEPT}/.building"
-    yield StringCommand(f"install -d -m 0755 {folder}")
+    yield StringCommand(f"install -d -m 0755 {KEPT}")
     # From here on the run executes: the release is in place, and says what the wheel must fit.
     facts = flash_attn_facts(host, release, cuda_home)
     if facts.release is None:
@@ -60,6 +59,8 @@ def installed(
         return
     given = settings.attn == "wheel"
     name = settings.attn_wheel_sha256 if given else key(settings.attn_version, facts.release, architecture)
+    folder = f"{KEPT}/.building-{name}"
+    yield StringCommand(f"install -d -m 0755 {folder}")
     here = next((CONTROLLER / name).glob("*.whl"), None)
     if here and name not in facts.wheels:
         yield from _upload(here, f"{KEPT}/{name}")
@@ -78,7 +79,8 @@ def installed(
     yield from write(File(f"{folder}/tools.txt", lock_of("tools")))
     yield from write(File(f"{folder}/builder.py", Path(__file__).with_name("builder.py").read_text()))
     command = f"exec python3 {folder}/builder.py {folder}"
-    yield FunctionCommand(_work, (Job(f"flash-attn-{name}", command, environment, _LIMIT),), {})
+    job = Job(name=f"flash-attn-{name}", command=command, environment=environment, limit=_LIMIT)
+    yield FunctionCommand(_work, (job,), {})
     if not here and not given:
         yield from _download(flash_attn_facts(host, release, cuda_home).wheels[name], CONTROLLER / name)
 
