@@ -1,13 +1,32 @@
 """What weights reads from a host, in one round trip."""
 
+import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from pyinfra.api.host import Host
 
 from roles.observation import observe
-from roles.weights.layout import MANIFEST
+from roles.serve.good import GOOD
+from roles.weights import manifest
+from roles.weights.layout import declared_digest
+from roles.weights.model import Model
+from roles.weights.settings import WeightsSettings
+
+REFERENCES: Final = ("/etc/systemd/system/sglang-*.service", f"{GOOD}/*")
+"""Files that name weights which a server needs, or one that a rollback starts."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of weights, whole or not."""
+
+    bytes: int
+    used: bool
+    """A unit or a running program names it."""
 
 
 @dataclass(frozen=True)
@@ -15,11 +34,42 @@ class WeightsFacts:
     """The host as weights found it."""
 
     complete: frozenset[str]
-    """The directories that hold a complete model."""
+    """The directories that hold a complete model: as its manifest says, and the model's file where it says more."""
+    folders: Mapping[str, Folder]
+    """Every folder of weights, those of unfinished downloads included."""
+    free: int | None
+    """Bytes on the disk of the weights; None if the host has no Python yet."""
+    has_token: bool
+    has_rsync: bool
 
 
-def weights_facts(host: Host, directories: Iterable[str]) -> WeightsFacts:
-    """Ask which of the directories hold a complete model."""
-    manifests = " ".join(shlex.quote(f"{directory}/{MANIFEST}") for directory in directories)
-    seen = observe(host, {"manifests": f"ls -d -- {manifests}"})
-    return WeightsFacts(complete=frozenset(line.removesuffix(f"/{MANIFEST}") for line in seen["manifests"]))
+def weights_facts(host: Host, models: Mapping[str, Model]) -> WeightsFacts:
+    """Ask what is there of the models, by directory, and what else."""
+    settings = WeightsSettings.of(host)
+    program = shlex.quote(Path(manifest.__file__).read_text())
+    look = shlex.join([settings.root, *REFERENCES])
+    seen = observe(
+        host,
+        {
+            "weights": f"python3 -c {program} look {look}",
+            "token": f"test -s {shlex.quote(settings.token_file)} && echo yes",
+            "rsync": "command -v rsync",
+        },
+    )
+    found = json.loads("".join(seen["weights"]) or '{"free": null, "folders": {}}')
+    return WeightsFacts(
+        complete=frozenset(
+            path
+            for path, folder in found["folders"].items()
+            if folder["digest"] and _is(models.get(path), folder["digest"])
+        ),
+        folders={path: Folder(folder["bytes"], folder["used"]) for path, folder in found["folders"].items()},
+        free=found["free"],
+        has_token=bool(seen["token"]),
+        has_rsync=bool(seen["rsync"]),
+    )
+
+
+def _is(model: Model | None, digest: str) -> bool:
+    declared = declared_digest(model) if model else None
+    return declared is None or declared == digest

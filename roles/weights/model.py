@@ -1,5 +1,6 @@
 """A model: what is downloaded, and the dimensions that decide what it needs per GPU. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, Self
 
@@ -60,19 +61,74 @@ MODEL_TYPES: Final[dict[str, tuple[str, ...]]] = {
 }
 """The model types whose memory is known, and the dimensions that each of them must have."""
 
+ELSEWHERE: Final[tuple[Literal["directory", "url", "rsync", "generate"], ...]] = (
+    *("directory", "url", "rsync", "generate"),
+)
+"""Where weights come from if not from the hub."""
+
 ALIASES: Final = {"num_experts": "n_routed_experts"}
 """Names that some config.json files use for a dimension."""
 
 
-class Source(Document):
-    """Where the weights come from. Exactly one of the fields is set."""
+class ExpectedFile(Document):
+    """One file of a model."""
 
-    repository: str | None = None
+    bytes: int = Field(ge=0)
+    """Its size."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Source(Document):
+    """What the weights are (`repository`, `revision`, `files`), and where they come from: the hub, unless one of
+    `directory`, `url`, `rsync` and `generate` says otherwise."""
+
+    repository: str | None = Field(None, pattern=r"^[\w.-]+/[\w.-]+$")
     """Hugging Face repository, e.g. `nvidia/GLM-5-NVFP4`."""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
-    """Commit of the repository, 40 hex digits; required with `repository`."""
+    """Commit of the repository, 40 hex digits; needed where the weights come from the hub."""
+    directory: str | None = Field(None, pattern=r"^/[^\n]*[^/\n]$")
+    """Directory on the host that holds the weights; its files are linked, or copied if the server may not read."""
+    url: str | None = Field(None, pattern=r"^https?://[^/@\s?#]+/([^\s?#]*/)?$")
+    """Directory of a web server, with the `slipway-manifest.json` of a host that has the weights; ends with `/`."""
+    rsync: str | None = Field(None, pattern=r"^(rsync://[^/@\s]+/[^\n]+|[A-Za-z0-9][\w.@-]*:/[^\n]+)$")
+    """Directory on another host, as rsync takes it: `user@host:/path` or `rsync://host/module/path`."""
     generate: Literal["tiny-qwen3", "tiny-qwen3-moe"] | None = None
     """Random weights of a few MB, made on the host: proves a stack without a download."""
+    bytes: int | None = Field(None, gt=0)
+    """Size of all files together; weights of another size are refused, and so is a disk with less room."""
+    files: dict[str, ExpectedFile] = Field(default_factory=dict)
+    """The files by name, when no others are accepted, as `files` of a `slipway-manifest.json` has them. Without it:
+    what the source has, with the hashes that the source names."""
+
+    @property
+    def place(self) -> Literal["hub", "directory", "url", "rsync", "generate"]:
+        """Where the weights come from."""
+        for place in ELSEWHERE:
+            if getattr(self, place) is not None:
+                return place
+        return "hub"
+
+    @property
+    def total(self) -> int | None:
+        """Bytes of all files together, where they are declared."""
+        return sum(file.bytes for file in self.files.values()) if self.files else self.bytes
+
+    @model_validator(mode="after")
+    def one_place(self) -> Self:
+        """The weights come from one place, and nothing in the description contradicts itself."""
+        places = [place for place in ELSEWHERE if getattr(self, place) is not None]
+        if len(places) > 1:
+            raise ValueError(f"one of {' and '.join(places)}, not both")
+        if not places and self.repository is None:
+            raise ValueError(f"one of repository, {', '.join(ELSEWHERE)} is required")
+        if self.generate and (self.repository or self.revision or self.files or self.bytes):
+            raise ValueError("generate: stands alone")
+        for name in self.files:
+            if not re.fullmatch(r"[^/\n.][^/\n]*(/[^/\n.][^/\n]*)*", name):
+                raise ValueError(f"files: {name!r} is not accepted; use paths below the model's folder, none hidden")
+        if self.files and self.bytes not in (None, self.total):
+            raise ValueError(f"bytes: {self.bytes}, but the sum of `files` is {self.total}")
+        return self
 
 
 class Vision(Document):

@@ -1,35 +1,88 @@
 """What weights changes."""
 
+import json
 import shlex
-from collections.abc import Generator
-from pathlib import PurePosixPath
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Any, Final
 
-from pyinfra.api.command import StringCommand
+from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
+from pyinfra.api.state import State
 from pyinfra.context import host
 
-from roles.weights.layout import GENERATOR, MANIFEST
+from roles import paths
+from roles.files import File, write
+from roles.jobs import Job, run_job
+from roles.remote import RemoteError
+from roles.weights.layout import fetching, file_of
+from roles.weights.model import Model
+from roles.weights.settings import WeightsSettings
+from roles.weights.sources import TOKEN
+
+_PROGRAMS: Final = ("fetch", "sources", "manifest", "completeness", "read_checkpoint", "progress", "tiny")
+"""Files of this folder that run on the host."""
+
+_LIMIT: Final = 2 * 24 * 3600
+"""Seconds: a terabyte at 6 MB/s."""
 
 
 @operation()
-def generated(kind: str, directory: str, python: str, complete: bool) -> Generator[StringCommand]:
-    """Make a tiny model of random weights, aside, and put it in place in one step.
+def model_in_place(
+    model: Model, directory: str, settings: WeightsSettings, python: str, complete: bool, has_token: bool
+) -> Generator[Any]:
+    """Fetch the weights aside, verify them, and put them in place in one step.
 
-    + kind: which model, as the generator knows it
+    + model: whose weights
     + directory: where it is served from
+    + settings: those of the role
     + python: the interpreter of a release
     + complete: whether it is there
+    + has_token: whether the host has a token for the hub
     """
     if complete:
         host.noop(f"{directory} is complete")
         return
-    aside = f"{directory}.new"
-    program = shlex.quote(GENERATOR.read_text())
-    steps = [
-        f"rm -rf {shlex.quote(aside)} {shlex.quote(directory)}",
-        f"mkdir -p {shlex.quote(str(PurePosixPath(directory).parent))}",
-        f"{shlex.quote(python)} -c {program} --kind {shlex.quote(kind)} --out {shlex.quote(aside)}",
-        f"touch {shlex.quote(f'{aside}/{MANIFEST}')}",
-        f"mv {shlex.quote(aside)} {shlex.quote(directory)}",
-    ]
-    yield StringCommand(" && ".join(steps))
+    aside = fetching(directory)
+    instructions = {
+        "model": model.name,
+        "file": file_of(model),
+        "place": model.source.place,
+        "source": model.source.model_dump(),
+        "folder": directory,
+        "hub": settings.hub,
+        "token_file": settings.token_file,
+        "user": paths.USER,
+    }
+    yield from write(File(f"{aside}/instructions.json", json.dumps(instructions, indent=1) + "\n"))
+    for program in _PROGRAMS:
+        text = (Path(__file__).parent / f"{program}.py").read_text()
+        yield from write(File(f"{aside}/roles/weights/{program}.py", text))
+    job = Job(
+        name=f"weights-{model.name}-{Path(directory).name}",
+        command=f"exec {shlex.quote(python)} -P -m roles.weights.fetch {shlex.quote(aside)}",
+        environment={**settings.environment, "PYTHONPATH": aside},
+        credentials={TOKEN: settings.token_file} if has_token and model.source.place == "hub" else {},
+        limit=_LIMIT,
+    )
+    yield FunctionCommand(_fetch, (job,), {})
+
+
+def _fetch(state: State, host: Host, job: Job) -> bool:
+    """The job has shown what it did; that it failed is all that is left to say."""
+    try:
+        run_job(host, job)
+    except RemoteError:
+        return False
+    return True
+
+
+@operation()
+def old_weights_removed(folders: Iterable[str]) -> Generator[StringCommand]:
+    """Remove weights that nothing refers to.
+
+    + folders: those that are there
+    """
+    for folder in folders:
+        yield StringCommand("rm", "-rf", "--one-file-system", "--", shlex.quote(folder))
