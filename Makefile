@@ -7,10 +7,14 @@ BIN := .venv/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help lab lab-down lint format docs oracle quick test report lock catalogue clean
+.PHONY: help demo lab lab-down lint format docs oracle quick test report lock catalogue clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/synced lab ## Deploy to a local host without a GPU, and show what it answers and how fast
+	$(BIN)/pyinfra -y inventory deploy.py
+	@$(BIN)/python -m tests.lab.demo
 
 lab: ## Boot the local test host, reached over SSH on 127.0.0.1:2222
 	@python3 -m tests.lab up
@@ -68,7 +72,7 @@ clean: lab-down ## Remove all that was made here: hosts, downloads, virtual envi
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/synced: uv.lock pyproject.toml | $(UV)
-	$(UV) sync --locked --quiet
+	$(UV) sync --locked --quiet --compile-bytecode
 	@touch $@
 
 .lab/uv/bin/uv: .ci/uv.txt
