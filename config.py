@@ -34,6 +34,9 @@ def make_inventory(source: str, override_data: dict[str, object], **options: obj
         inventory.require(arguments["limit"], arguments["exclude"])
         if "plan.py" in arguments["operations"]:
             connect_where_possible(inventory)
+        else:
+            for warning in inventory.warnings:  # a plan has them
+                click.secho(warning, fg="yellow", err=True)
     except Refusal as refusal:
         sys.exit(str(refusal))
     return inventory

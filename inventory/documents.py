@@ -1,7 +1,7 @@
 """Models and profiles: typed documents, one file each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +9,9 @@ from inventory.problems import Problems
 from inventory.site import PREVIOUS
 from inventory.yamlfile import read_mapping, shown
 from roles.refusal import Refusal, nearest
+from roles.serve.command import RESERVED
 from roles.serve.profile import Profile, extended
+from roles.sglang.catalogue import Catalogue
 from roles.weights.model import Model
 
 _NAME: Final = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
@@ -24,8 +26,13 @@ def read_models(files: Mapping[str, Path], problems: Problems) -> dict[str, Mode
     return models
 
 
-def read_profiles(files: Mapping[str, Path], models: Mapping[str, Path], problems: Problems) -> dict[str, Profile]:
-    """The profiles that can be read, what they extend resolved; `models` are the names they may use."""
+def read_profiles(
+    files: Mapping[str, Path], models: Mapping[str, Path], problems: Problems, catalogues: Iterable[Catalogue] = ()
+) -> dict[str, Profile]:
+    """The profiles that can be read, what they extend resolved.
+
+    `models` are the names they may use; `catalogues` those of the releases that must know their flags.
+    """
     written = _read(files, problems)
     profiles = {}
     for name in written:
@@ -36,7 +43,23 @@ def read_profiles(files: Mapping[str, Path], models: Mapping[str, Path], problem
             for key, model in (("model", profile.model), ("draft", profile.draft)):
                 if model is not None and model not in models:
                     problems.add(f"{source}: {key}: unknown model {model}; {nearest(model, models)}")
+    parents = {name: str(values.get("extends")) for name, values in written.items()}
+    for catalogue in catalogues:
+        for name, errors in _flag_errors(profiles, parents, catalogue).items():
+            for error in errors:
+                problems.add(f"{shown(files[name])}: {error}")
     return profiles
+
+
+def _flag_errors(
+    profiles: Mapping[str, Profile], parents: Mapping[str, str], catalogue: Catalogue
+) -> dict[str, list[str]]:
+    """What is wrong with the `server:` block of each profile, but for what was inherited: that is in another file."""
+    found = {name: catalogue.check(profile.server, RESERVED).errors for name, profile in profiles.items()}
+    return {
+        name: [error for error in errors if error not in found.get(parents[name], ())]
+        for name, errors in found.items()
+    }
 
 
 def _read(files: Mapping[str, Path], problems: Problems) -> dict[str, dict[str, object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final, cast
@@ -41,6 +41,8 @@ class Target:
     """The variables that belong to no single role."""
     models: Mapping[str, Model]
     profiles: Mapping[str, Profile]
+    found: Hardware | None = None
+    """What the host was seen to have, if anybody has looked."""
 
     @property
     def wanted(self) -> str:
@@ -61,8 +63,8 @@ class Target:
 
     @property
     def hardware(self) -> Hardware | None:
-        """What the host should have, where its groups say so."""
-        return self.variables.hardware
+        """What the host should have, where its groups say so; else what it was seen to have."""
+        return self.variables.hardware or self.found
 
     def serving(self, profile: str) -> Target:
         """The same host with another profile wanted: how PREVIOUS becomes the name that the host remembers."""
@@ -84,6 +86,10 @@ class SiteInventory(Inventory):
         self.site = site
         self.unreached: dict[str, str] = {}
         """Why a host could not be reached, where that is no reason to end the run."""
+        self.warnings: Sequence[str] = ()
+        """What is accepted in the files of the wanted profiles, and does not do what one would think."""
+        self.found: dict[str, Hardware] = {}
+        """What a host was seen to have, where nobody has declared it."""
         self.make_hosts_and_groups(
             [(name, dict(data)) for name, data in hosts.items()],
             {name: (list(members), {}) for name, members in groups.items()},
@@ -111,12 +117,26 @@ class SiteInventory(Inventory):
         return found
 
 
+def found(host: Host, hardware: Hardware) -> None:
+    """From now on `target(host).hardware` is what the host was seen to have, unless `hardware` is declared."""
+    _inventory(host).found[host.name] = hardware
+
+
 def target(host: Host) -> Target:
     """The typed view of a host of the inventory that the loader made."""
     from inventory.variables import variables_of  # here, because it imports the roles
 
+    inventory = _inventory(host)
+    data = cast(dict[str, object], host.data.dict())
+    return Target(
+        variables=variables_of(data),
+        models=inventory.site.models,
+        profiles=inventory.site.profiles,
+        found=inventory.found.get(host.name),
+    )
+
+
+def _inventory(host: Host) -> SiteInventory:
     if not isinstance(host.inventory, SiteInventory):
         raise DeployError(f"host {host.name}: not from Slipway's loader; run pyinfra from Slipway's directory")
-    site = host.inventory.site
-    data = cast(dict[str, object], host.data.dict())
-    return Target(variables=variables_of(data), models=site.models, profiles=site.profiles)
+    return host.inventory

@@ -1,6 +1,9 @@
 """What a host was seen to have. Pure."""
 
+import re
 from dataclasses import dataclass
+
+from roles.preflight.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -113,3 +116,21 @@ class HostFacts:
     """The limit `ulimit -l`; None: unlimited."""
     open_files: int | None
     """The limit `ulimit -n`; None: unlimited."""
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """As one would declare it, but for bandwidths, which cannot be seen; None until a driver answers for GPUs.
+
+        Of GPUs that differ the smallest memory counts.
+        """
+        if not self.gpus:
+            return None if self.slots else Hardware(gpus=0)
+        capability = self.gpus[0].compute_capability
+        return Hardware(
+            gpus=len(self.gpus),
+            gpu=self.gpus[0].name,
+            memory_mib=min(gpu.memory_mib for gpu in self.gpus),
+            compute_capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
+            link="nvlink" if self.nvlink else "pcie",
+            numa_nodes=max(1, len({slot.numa_node for slot in self.slots})),
+        )

@@ -6,7 +6,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.context import host
 
-from inventory import target
+from inventory import found, target
 from roles.cuda.settings import CudaSettings
 from roles.preflight.checks import Expectation, compare
 from roles.preflight.exchange import Exchange
@@ -29,11 +29,13 @@ def preflight() -> None:
 
 
 def examine(host: Host) -> Examination:
-    """Look at the host, in one round trip, and compare."""
+    """Look at the host, in one round trip, and compare. What it has stands in for `hardware` that nobody declared."""
     cuda = CudaSettings.of(host)
     facts = read(host)
+    if facts.hardware is not None:
+        found(host, facts.hardware)
     minimum = cuda.minimum_driver if cuda.driver == "require" else None
-    return Examination(facts, compare(facts, Expectation(target(host).hardware, minimum)))
+    return Examination(facts, compare(facts, Expectation(target(host).variables.hardware, minimum)))
 
 
 @deploy("collective")

@@ -10,10 +10,12 @@ from roles import paths
 from roles.serve.profile import Profile
 from roles.serve.settings import ServeSettings
 from roles.sglang.catalogue import Catalogue
+from roles.weights.model import Model
 
 RESERVED: Final = {
     "model_path": "it follows from `model`",
     "speculative_draft_model_path": "it follows from `draft`",
+    "trust_remote_code": "it follows from the model, whose file in group_vars/models says so",
     "host": "it is the variable serve_host",
     "api_key": "secrets do not stand in a profile",
     "admin_api_key": "secrets do not stand in a profile",
@@ -57,6 +59,11 @@ def served_name(profile: Profile) -> str:
     return str(profile.server.get("served_model_name", profile.model))
 
 
+def trusts_code(model: Model, draft: Model | None) -> bool:
+    """Whether Python code that comes with the weights may run: SGLang has one flag for both models."""
+    return model.trust_remote_code or (draft is not None and draft.trust_remote_code)
+
+
 def command(
     profile: Profile,
     settings: ServeSettings,
@@ -65,12 +72,14 @@ def command(
     release: str,
     weights: str,
     draft: str | None = None,
+    trust_remote_code: bool,
     cuda_home: str | None = None,
 ) -> Command:
     """The command of `profile` on a host.
 
-    `release`, `weights` and `draft` (the draft model's weights) are directories on the host. `cuda_home` is the
-    toolkit that kernels are compiled with when a server starts, None where it serves on the CPU.
+    `release`, `weights` and `draft` (the draft model's weights) are directories on the host; `trust_remote_code` is
+    what `trusts_code` says. `cuda_home` is the toolkit that kernels are compiled with when a server starts, None
+    where it serves on the CPU.
     """
     flags = {
         **profile.server,
@@ -79,6 +88,7 @@ def command(
         "host": settings.host,
         "port": port_of(profile, settings),
         **({"speculative_draft_model_path": draft} if draft else {}),
+        "trust_remote_code": trust_remote_code,
     }
     return Command(
         program=(f"{release}/bin/sglang", "serve"),

@@ -14,14 +14,14 @@ from roles.files import File
 from roles.refusal import Refusal
 from roles.serve import programs
 from roles.serve.candidate import Candidate
-from roles.serve.command import RESERVED, command, port_of
+from roles.serve.command import RESERVED, command, port_of, trusts_code
 from roles.serve.deadline import deadline
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import previous
 from roles.serve.parallelism import on_cpu
 from roles.serve.profile import Profile
 from roles.serve.settings import ServeSettings
-from roles.serve.suits import suits
+from roles.serve.suits import Suitability, suitability
 from roles.serve.unit import UNITS, argument, neighbours, quoted, unit_name
 from roles.serve.weights_per_rank import checkpoint_bytes
 from roles.sglang.catalogue import Catalogue
@@ -44,12 +44,18 @@ class Declared:
     """By the profile's name."""
     unsuitable: Mapping[str, Sequence[str]]
     """Why each of the others cannot be served there, one sentence each."""
+    tight: Mapping[str, str]
+    """Why a deploy does not switch to those candidates whose memory may not suffice; none if it is allowed to."""
+
+    def against(self, name: str) -> Sequence[str]:
+        """Why a deploy would refuse to serve this profile; empty if it would not."""
+        return self.unsuitable.get(name) or ([self.tight[name]] if name in self.tight else [])
 
     def wanted(self, names: tuple[str, ...], host: str) -> list[Candidate]:
-        """The candidates of these profiles. Raises Refusal with every reason why one cannot be served."""
-        for name in names:
-            if name in self.unsuitable:
-                raise Refusal("\n".join(f"host {host}: profile {name}: {reason}" for reason in self.unsuitable[name]))
+        """The candidates of these profiles. Raises Refusal with every reason against one of them."""
+        reasons = [f"host {host}: profile {name}: {reason}" for name in names for reason in self.against(name)]
+        if reasons:
+            raise Refusal("\n".join(reasons))
         return [self.candidates[name] for name in names]
 
 
@@ -58,11 +64,13 @@ def declared(host: Host, also: Mapping[str, Profile] | None = None) -> Declared:
     wish = target(host)
     wish = replace(wish, profiles={**wish.profiles, **(also or {})})
     catalogue = Catalogue.load(SglangSettings.of(host).version)
-    unsuitable = {name: _reasons(profile, wish, catalogue) for name, profile in wish.profiles.items()}
-    suitable = [wish.profiles[name] for name, reasons in unsuitable.items() if not reasons]
+    judged = {name: _judged(profile, wish, catalogue) for name, profile in wish.profiles.items()}
+    suitable = [wish.profiles[name] for name, found in judged.items() if not found.reasons]
+    accept = ServeSettings.of(host).accept_tight
     return Declared(
         candidates={profile.name: _candidate(host, profile, suitable, wish, catalogue) for profile in suitable},
-        unsuitable={name: reasons for name, reasons in unsuitable.items() if reasons},
+        unsuitable={name: found.reasons for name, found in judged.items() if found.reasons},
+        tight={name: found.tight for name, found in judged.items() if found.tight and not accept},
     )
 
 
@@ -75,12 +83,12 @@ def wanted_names(host: Host, seen: ServeFacts | None = None) -> tuple[str, ...]:
     return previous((seen or serve_facts(host)).history, host.name)
 
 
-def _reasons(profile: Profile, wish: Target, catalogue: Catalogue) -> Sequence[str]:
-    """Why a profile cannot be served. What is cheap to see is looked at first: there are many profiles."""
+def _judged(profile: Profile, wish: Target, catalogue: Catalogue) -> Suitability:
+    """Whether a profile can be served. The loader has checked the flags of files, but not those of variations."""
+    if errors := catalogue.check(profile.server, RESERVED).errors:
+        return Suitability(errors)
     model, draft = _models(profile, wish)
-    return (
-        suits(profile, model, wish.hardware, draft, wish.profiles) or catalogue.check(profile.server, RESERVED).errors
-    )
+    return suitability(profile, model, wish.hardware, draft, wish.profiles)
 
 
 def _models(profile: Profile, wish: Target) -> tuple[Model, Model | None]:
@@ -101,6 +109,7 @@ def _candidate(
         release=release.directory,
         weights=weights,
         draft=layout.directory(kept, draft) if draft else None,
+        trust_remote_code=trusts_code(model, draft),
         cuda_home=None if on_cpu(profile) else toolkit.home(CudaSettings.of(host), release.directory),
     )
     gpus = wish.hardware.gpus if wish.hardware else 0

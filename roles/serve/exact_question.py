@@ -5,6 +5,7 @@ from typing import Final
 
 from roles.preflight.hardware import Hardware
 from roles.serve.buffers import processors
+from roles.serve.command import trusts_code
 from roles.serve.exact import Question
 from roles.serve.parallelism import Parallelism
 from roles.serve.profile import Profile
@@ -30,6 +31,7 @@ def question(
     """
     parallelism = Parallelism.of(profile.server)
     server = {name: value for name, value in profile.server.items() if name not in NOT_ASKED}
+    server["trust_remote_code"] = trusts_code(model, draft)
     return Question(
         name=profile.name,
         files=files or config_files(model),

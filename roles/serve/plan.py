@@ -11,7 +11,7 @@ from roles.refusal import Refusal
 from roles.serve.candidate import Candidate, is_current, outsiders, runs_as_declared
 from roles.serve.ceiling import Load, decode_ceiling
 from roles.serve.deadline import ASSUMED_RATE
-from roles.serve.memory import Estimate, Verdict, estimate
+from roles.serve.memory import Estimate, estimate
 from roles.serve.parallelism import Parallelism, on_cpu
 from roles.serve.profile import Profile
 from roles.serve.unit import UnitState
@@ -151,15 +151,6 @@ def best(record: Record) -> Measured | None:
         accepted=record.accepted,
         share_of_ceiling=medians[point] / ceiling if ceiling else None,
     )
-
-
-def tight(one: Row) -> str | None:
-    """What a deploy says of a profile that may run out of memory and has not been allowed to."""
-    if one.memory is None or one.memory.verdict is not Verdict.TIGHT:
-        return None
-    change = one.memory.change
-    advice = f"{change.direction} {change.flag}, or " if change else ""
-    return f"its memory is tight: {one.memory.breaks}; {advice}set serve_accept_tight: true to try"
 
 
 def changes(

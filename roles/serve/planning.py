@@ -9,14 +9,14 @@ from inventory import PREVIOUS, Target, target
 from inventory.site import SiteInventory
 from roles.benchmark.record import Name, Record
 from roles.files import File
+from roles.preflight.report import Examination
+from roles.preflight.tasks import examine
 from roles.refusal import Refusal
 from roles.serve import programs
-from roles.serve.command import RESERVED
 from roles.serve.declared import Declared, declared, wanted_names
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import accepted
-from roles.serve.plan import Choice, Live, Plan, Row, changes, downtime, row, tight
-from roles.serve.settings import ServeSettings
+from roles.serve.plan import Choice, Live, Plan, Row, changes, downtime, row
 from roles.serve.unit import UNITS
 from roles.sglang.catalogue import Catalogue
 from roles.sglang.facts import sglang_facts
@@ -33,9 +33,10 @@ RESULTS: Final = Path("results")
 
 def plan(host: Host) -> Plan:
     """What the host could serve, and what a deploy would change. Changes nothing."""
-    wish, declaration = target(host), declared(host)
-    assert isinstance(host.inventory, SiteInventory)  # `target` has seen to it
+    assert isinstance(host.inventory, SiteInventory)  # as `target` sees to
     unreached = host.inventory.unreached.get(host.name)
+    examined = examine(host) if unreached is None else None  # first, as it finds GPUs that nobody declared
+    wish, declaration = target(host), declared(host)
     records = last_records(RESULTS / host.name.replace("/", "_"))
     rows = {
         name: row(
@@ -53,7 +54,7 @@ def plan(host: Host) -> Plan:
         hardware=wish.hardware,
         unreachable=unreached,
         rows=tuple(rows.values()),
-        choice=_choice(host, wish, declaration, rows, reached=unreached is None),
+        choice=_choice(host, wish, declaration, rows, examined),
     )
 
 
@@ -74,21 +75,21 @@ def last_records(folder: Path) -> dict[str, list[Record]]:
     return found
 
 
-def _choice(host: Host, wish: Target, declaration: Declared, rows: dict[str, Row], *, reached: bool) -> Choice:
-    seen = serve_facts(host, [file.path for file in _files(declaration)]) if reached else None
+def _choice(
+    host: Host, wish: Target, declaration: Declared, rows: dict[str, Row], examined: Examination | None
+) -> Choice:
+    seen = None if examined is None else serve_facts(host, [file.path for file in _files(declaration)])
     if seen is None and wish.wanted == PREVIOUS:
         return _refused((PREVIOUS,), ["only the host knows the profile that was good before, and it was not reached"])
     try:
         names = wanted_names(host, seen)
     except Refusal as refusal:
         return _refused((PREVIOUS,), [str(refusal)])
-    refusals = [f"{name}: {reason}" for name in names for reason in rows[name].reasons]
-    if not ServeSettings.of(host).accept_tight:
-        refusals += [f"{name}: {sentence}" for name in names if (sentence := tight(rows[name])) is not None]
+    refusals = [f"{name}: {reason}" for name in names for reason in declaration.against(name)]
+    refusals += examined.refusals if examined else []
     catalogue = Catalogue.load(SglangSettings.of(host).version)
-    warnings = [
-        warning for name in names for warning in catalogue.check(wish.profiles[name].server, RESERVED).warnings
-    ]
+    warnings = [warning for name in names for warning in catalogue.check(wish.profiles[name].server).warnings]
+    warnings += examined.warnings if examined else []
     if refusals or seen is None:
         return Choice(names, tuple(refusals), tuple(warnings), None, None)
     candidates = declaration.wanted(names, host.name)

@@ -1,36 +1,65 @@
 """Whether a profile can be served by a host, and why not. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
-from roles.serve.memory import Verdict, estimate
+from roles.serve.memory import Estimate, Verdict, estimate
 from roles.serve.parallelism import check, on_cpu
 from roles.serve.profile import Profile
 from roles.weights.model import Model
 
 
-def suits(
+@dataclass(frozen=True)
+class Suitability:
+    """What is to be said of a profile on a host before it is loaded there."""
+
+    reasons: Sequence[str] = ()
+    """Why it cannot be served, one sentence each; empty if it can."""
+    tight: str | None = None
+    """Why its memory may not suffice, and what to do; None if it surely does, or if nothing is known of it."""
+
+
+def suitability(
     profile: Profile,
     model: Model,
     hardware: Hardware | None,
     draft: Model | None = None,
     known: Mapping[str, Profile] | None = None,
-) -> list[str]:
-    """Why `profile` cannot be served on `hardware`; empty if it can. None: nothing is known of the host's GPUs.
+) -> Suitability:
+    """Whether `profile` can be served on `hardware`; None: nothing is known of the host's GPUs.
 
     `draft` is the profile's draft model; `known` are the site's profiles, of which a refusal may name one.
     """
+    reasons = _devices(profile, hardware)
+    if hardware is not None and not reasons:
+        reasons = [*check(profile, model, hardware, known), *_capability(model, hardware)]
+    if reasons or hardware is None or on_cpu(profile) or not hardware.memory_mib:
+        return Suitability(reasons)
+    try:
+        return _memory(estimate(model, profile, hardware, draft))
+    except Refusal as refusal:
+        return Suitability([str(refusal)])
+
+
+def tight(memory: Estimate) -> str | None:
+    """What is to be said of memory that may not suffice; None if it surely does, or surely does not."""
+    if memory.verdict is not Verdict.TIGHT:
+        return None
+    advice = f"{memory.change.direction} {memory.change.flag}, or " if memory.change else ""
+    return f"its memory is tight: {memory.breaks}; {advice}set serve_accept_tight: true to try"
+
+
+def _devices(profile: Profile, hardware: Hardware | None) -> list[str]:
     if hardware is None:
-        return [] if on_cpu(profile) else ["the host's GPUs are not known: declare the variable `hardware`"]
+        problem = "the host's GPUs are not known before a driver answers: declare the variable `hardware`"
+        return [] if on_cpu(profile) else [problem]
     if on_cpu(profile) and hardware.gpus:
         return ["it serves on the CPU, and the host has GPUs"]
     if not on_cpu(profile) and not hardware.gpus:
         return ["it needs GPUs, and the host has none"]
-    return [
-        *check(profile, model, hardware, known),
-        *_capability(model, hardware),
-    ] or _memory(profile, model, hardware, draft)
+    return []
 
 
 def _capability(model: Model, hardware: Hardware) -> list[str]:
@@ -49,14 +78,8 @@ def _capability(model: Model, hardware: Hardware) -> list[str]:
     return problems
 
 
-def _memory(profile: Profile, model: Model, hardware: Hardware, draft: Model | None) -> list[str]:
-    if on_cpu(profile) or not hardware.memory_mib:
-        return []
-    try:
-        predicted = estimate(model, profile, hardware, draft)
-    except Refusal as refusal:
-        return [str(refusal)]
+def _memory(predicted: Estimate) -> Suitability:
     if predicted.verdict is not Verdict.NO:
-        return []
+        return Suitability(tight=tight(predicted))
     advice = f"; {predicted.change.direction} {predicted.change.flag}" if predicted.change else ""
-    return [f"out of memory: {predicted.breaks}{advice}"]
+    return Suitability([f"out of memory: {predicted.breaks}{advice}"])

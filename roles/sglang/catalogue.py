@@ -112,6 +112,7 @@ class Catalogue:
         """`flags` and `notes` as the two files of a version hold them."""
         self.version = version
         self._flags = flags
+        self._read: dict[str, Flag] = {}
         self._aliases = {alias: name for name, flag in flags.items() for alias in flag.get("aliases", ())}
         self._gone: Mapping[str, Mapping[str, str]] = notes.get("gone", {})
         self._cautions: Iterable[Mapping[str, Any]] = notes.get("cautions", ())
@@ -129,7 +130,9 @@ class Catalogue:
         return cls(version, flags, notes)
 
     def __getitem__(self, name: str) -> Flag:
-        return Flag.read(name, self._flags[name])
+        if name not in self._read:  # of some 500 flags a site uses 30
+            self._read[name] = Flag.read(name, self._flags[name])
+        return self._read[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._flags

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from roles import paths
 from roles.benchmark.program import server_info
 from roles.preflight.hardware import Hardware
-from roles.serve.command import Command, command
+from roles.serve.command import Command, command, trusts_code
 from roles.serve.memory import compare, estimate
 from roles.serve.settings import ServeSettings
 from roles.sglang.catalogue import Catalogue, versions
@@ -136,6 +136,7 @@ def _command(case: Case, arguments: argparse.Namespace, weights: Path) -> Comman
         Catalogue.load(versions()[-1]),
         release=str(runtime.parent.parent),
         weights=str(weights.resolve()),
+        trust_remote_code=trusts_code(case.model, None),
         cuda_home=arguments.cuda_home,
     )
     # The service's own cache is not for another user's files.

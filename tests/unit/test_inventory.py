@@ -95,14 +95,24 @@ def test_a_site_elsewhere_is_layered_on_top_of_what_is_shipped(root: Path, tmp_p
 
 
 def test_a_profile_is_its_parents_with_its_own_values_on_top(root: Path) -> None:
-    parent = PROFILE + "server: {tp_size: 2, mem_fraction_static: 0.8, trust_remote_code: true}\nenvironment: {A: a}"
-    child = "extends: parent\ndescription: Child.\nserver: {tp_size: 4, trust_remote_code: null}\nenvironment: {B: b}"
+    parent = PROFILE + "server: {tp_size: 2, mem_fraction_static: 0.8, enable_metrics: true}\nenvironment: {A: a}"
+    child = "extends: parent\ndescription: Child.\nserver: {tp_size: 4, enable_metrics: null}\nenvironment: {B: b}"
     write(root, {"group_vars/profiles/parent.yml": parent, "group_vars/profiles/child.yml": child})
     write(root, {"group_vars/profiles/grandchild.yml": "extends: child\ndescription: Grandchild."})
     profiles = load("inventory", root=root).site.profiles
     assert profiles["grandchild"].server == {"tp_size": 4, "mem_fraction_static": 0.8}
     assert profiles["grandchild"].environment == {"A": "a", "B": "b"}
     assert profiles["parent"].server["tp_size"] == 2
+
+
+def test_flags_of_the_wanted_profile_that_do_nothing_are_warned_about_once(root: Path) -> None:
+    idle = PROFILE + "server: {num_continuous_decode_steps: 8}"
+    write(root, {"group_vars/profiles/large.yml": idle, "inventory/hosts.yml": "gpu: {hosts: {box: , other: }}"})
+    assert load("inventory", root=root).warnings == []
+    assert load("inventory", {"profile": "large"}, root=root).warnings == [
+        "group_vars/profiles/large.yml: server.num_continuous_decode_steps: has no effect; nothing in SGLang 0.5.23 "
+        "reads it"
+    ]
 
 
 def test_the_target_of_a_host(root: Path) -> None:

@@ -66,6 +66,24 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
         {"group_vars/profiles/small.yml": PROFILE + "sever: {}"},
         "group_vars/profiles/small.yml: sever: unknown key; did you mean server?",
     ),
+    "unknown flag": (
+        {"group_vars/profiles/small.yml": PROFILE + "server: {max_runing_requests: 64}"},
+        "group_vars/profiles/small.yml: server.max_runing_requests: SGLang 0.5.23 has no such flag; "
+        "did you mean max_running_requests?",
+    ),
+    "flag that is the model's to say": (
+        {"group_vars/profiles/small.yml": PROFILE + "server: {trust_remote_code: true}"},
+        "group_vars/profiles/small.yml: server.trust_remote_code: not set in a profile; it follows from the model, "
+        "whose file in group_vars/models says so",
+    ),
+    "inherited flags are refused where they stand": (
+        {
+            "group_vars/profiles/small.yml": PROFILE + "server: {pp_size: 2, tp: 1}",
+            "group_vars/profiles/large.yml": "extends: small\ndescription: L.\nserver: {speculative_algorithm: NGRAM}",
+        },
+        "group_vars/profiles/large.yml: server.speculative_algorithm: with pp_size above 1 only EAGLE is accepted\n"
+        "group_vars/profiles/small.yml: server.tp: not a full name; SGLang 0.5.23 has tp_size",
+    ),
     "name in a profile": (
         {"group_vars/profiles/small.yml": PROFILE + "name: small"},
         "group_vars/profiles/small.yml: name: not accepted, because it is the file's name",

@@ -12,11 +12,11 @@ from roles.preflight.hardware import Hardware
 from roles.serve.candidate import Candidate
 from roles.serve.command import Command
 from roles.serve.memory import Verdict
-from roles.serve.plan import Choice, Live, Plan, Row, best, changes, downtime, row, tight
+from roles.serve.plan import Choice, Live, Plan, Row, best, changes, downtime, row
 from roles.serve.plan_text import as_json, as_text
 from roles.serve.planning import last_records
 from roles.serve.profile import Profile
-from roles.serve.suits import suits
+from roles.serve.suits import suitability
 from roles.serve.unit import Neighbours, UnitState, unit_name
 from tests.unit.benchmark_records import point, record
 from tests.unit.shipped import changed, draft_of, model_of, profile, rtx_pro_6000_x8, site
@@ -27,7 +27,8 @@ CPU_HOST = Hardware(gpus=0)
 def row_of(wanted: Profile, hardware: Hardware | None = None) -> Row:
     hardware = rtx_pro_6000_x8() if hardware is None else hardware
     model, draft = model_of(wanted), draft_of(wanted)
-    return row(wanted, model, draft, hardware, suits(wanted, model, hardware, draft, site().profiles), [])
+    reasons = suitability(wanted, model, hardware, draft, site().profiles).reasons
+    return row(wanted, model, draft, hardware, reasons, [])
 
 
 def test_a_row_has_what_is_known_of_a_profile_before_it_is_loaded() -> None:
@@ -103,14 +104,6 @@ def test_the_last_readable_record_of_each_profile_counts(tmp_path: Path) -> None
     [found] = last_records(tmp_path)["tiny-tp1"]
     assert found.started == datetime(2026, 11, 2, tzinfo=UTC)
     assert last_records(tmp_path / "absent") == {}
-
-
-def test_tight_memory_is_refused_until_it_is_accepted() -> None:
-    assert tight(row_of(profile("k26-tp8"))) is None
-    sentence = tight(row_of(changed("k26-tp8", mem_fraction_static=0.96)))
-    assert sentence is not None
-    assert sentence.startswith("its memory is tight: ")
-    assert sentence.endswith("lower mem_fraction_static, or set serve_accept_tight: true to try")
 
 
 def candidate(name: str, fingerprint_of: str = "") -> Candidate:

@@ -7,7 +7,7 @@ from roles.refusal import Refusal
 from roles.serve.memory import Verdict, estimate
 from roles.serve.parallelism import Parallelism, on_cpu
 from roles.serve.profile import Flag, Profile, extended
-from roles.serve.suits import suits
+from roles.serve.suits import Suitability, suitability
 from tests.unit.shipped import ROOT, changed, draft_of, model_of, profile, rtx_pro_6000_x8, site
 
 NAMES = sorted(site().profiles)
@@ -15,7 +15,7 @@ CPU_HOST = Hardware(gpus=0)
 
 
 def reasons(wanted: Profile, hardware: Hardware | None) -> list[str]:
-    return suits(wanted, model_of(wanted), hardware, draft_of(wanted), site().profiles)
+    return list(suitability(wanted, model_of(wanted), hardware, draft_of(wanted), site().profiles).reasons)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,7 +94,9 @@ def test_a_variant_without_a_description_is_refused() -> None:
 
 def test_a_host_of_which_nothing_is_known_suits_profiles_for_the_cpu_only() -> None:
     assert reasons(profile("tiny-tp1"), None) == []
-    assert reasons(profile("k26-tp8"), None) == ["the host's GPUs are not known: declare the variable `hardware`"]
+    assert reasons(profile("k26-tp8"), None) == [
+        "the host's GPUs are not known before a driver answers: declare the variable `hardware`"
+    ]
 
 
 def test_devices_must_match() -> None:
@@ -112,6 +114,18 @@ def test_too_little_memory_is_a_reason() -> None:
     assert reasons(changed("k26-tp8", mem_fraction_static=0.7), rtx_pro_6000_x8()) == [
         "out of memory: the weights leave no room for the KV cache; raise mem_fraction_static"
     ]
+
+
+def test_memory_that_may_not_suffice_is_no_reason_but_is_said() -> None:
+    def judged(fraction: float) -> Suitability:
+        wanted = changed("k26-tp8", mem_fraction_static=fraction)
+        return suitability(wanted, model_of(wanted), rtx_pro_6000_x8())
+
+    assert judged(0.905) == Suitability()
+    assert judged(0.96).reasons == ()
+    sentence = judged(0.96).tight or ""
+    assert sentence.startswith("its memory is tight: ")
+    assert sentence.endswith("lower mem_fraction_static, or set serve_accept_tight: true to try")
 
 
 def test_a_partition_of_other_layers_is_a_reason() -> None:

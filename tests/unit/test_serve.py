@@ -8,14 +8,14 @@ import pytest
 from pyinfra.api.config import Config
 from pyinfra.api.state import State
 
-from inventory import load
+from inventory import found, load
 from roles.refusal import Refusal
 from roles.serve.candidate import Candidate, is_current, outsiders
 from roles.serve.declared import Declared, declared
 from roles.serve.good import Acceptance, acceptances, accepted, previous
 from roles.serve.unit import UnitState, argument, quoted
 from roles.sglang.release import Release
-from tests.unit.shipped import ROOT
+from tests.unit.shipped import ROOT, rtx_pro_6000_x8
 
 UNITS = Path(__file__).parent / "data/units"
 
@@ -64,6 +64,34 @@ def test_profiles_for_other_hardware_have_no_unit_and_a_reason(gpu_host: Declare
     assert "needs GPUs" in lab.unsuitable["glm-5-nvfp4-tp8"][0]
     with pytest.raises(Refusal, match=r"host box: profile tiny-tp1: it serves on the CPU"):
         gpu_host.wanted(("tiny-tp1",), "box")
+
+
+def test_memory_that_may_not_suffice_is_not_served_unless_it_is_accepted() -> None:
+    little = {"gpus": 8, "memory_mib": 94000, "compute_capability": "12.0"}
+    refusing = declaration("inventory/examples", hardware=little)
+    with pytest.raises(Refusal, match=r"^host box: profile k26-tp8: its memory is tight: .*serve_accept_tight: true"):
+        refusing.wanted(("k26-tp8",), "box")
+    accepting = declaration("inventory/examples", hardware=little, serve_accept_tight=True)
+    assert accepting.wanted(("k26-tp8",), "box") == [refusing.candidates["k26-tp8"]]
+
+
+def test_every_profile_that_cannot_be_served_is_named(gpu_host: Declared) -> None:
+    with pytest.raises(Refusal, match=r"(?s)profile tiny-tp1: .*\n.*profile tiny-tp2: "):
+        gpu_host.wanted(("tiny-tp1", "k26-tp8", "tiny-tp2"), "box")
+
+
+def test_a_model_that_brings_code_is_the_only_reason_to_run_it(gpu_host: Declared) -> None:
+    trusting = {name for name, one in gpu_host.candidates.items() if ("--trust-remote-code",) in one.command.flags}
+    assert trusting == {name for name in gpu_host.candidates if name.startswith("k26-")}
+
+
+def test_gpus_that_nobody_declared_are_those_that_the_host_was_seen_to_have() -> None:
+    loaded = load(str(ROOT / "inventory/examples"), {"hardware": None})
+    State(loaded, Config())
+    host = next(iter(loaded))
+    assert "not known" in declared(host).unsuitable["k26-tp8"][0]
+    found(host, rtx_pro_6000_x8())
+    assert "k26-tp8" in declared(host).candidates
 
 
 def test_of_two_units_on_the_same_gpus_exactly_one_waits_for_the_other(gpu_host: Declared) -> None:
