@@ -126,10 +126,7 @@ class Hub(Source):
             found[entry.path] = Expected(
                 bytes=entry.size, sha256=large.sha256 if large else None, git=None if large else entry.blob_id
             )
-        found = {name: expected for name, expected in found.items() if NAME.fullmatch(name)}
-        if any(name.endswith(".safetensors") for name in found):
-            found = {name: expected for name, expected in found.items() if not UNUSED.search(name)}
-        return found
+        return {name: expected for name, expected in found.items() if NAME.fullmatch(name)}
 
     def bring(self, name: str, expected: Expected, part: Path) -> None:
         folder = part
@@ -249,7 +246,8 @@ class Rsync(Source):
         always = [f"--timeout={TIMEOUT}", "--secluded-args", "--no-human-readable", "--no-motd", "--copy-links"]
         ssh = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=20"
         done = subprocess.run(
-            ["rsync", *always, f"--rsh={ssh}", *options, "--", *paths],
+            ["rsync", *always, *options, "--", *paths],
+            env={**os.environ, "RSYNC_RSH": ssh},  # as an option it would be used for rsync:// too
             capture_output=True,
             text=True,
             check=False,
@@ -349,7 +347,8 @@ def of_manifest(text: bytes, where: str) -> tuple[dict[str, Expected], str | Non
 
 
 def agreed(found: Mapping[str, Expected], known: Mapping[str, Expected], where: str) -> dict[str, Expected]:
-    """The files that are `known`, or those `found` where nothing is known. Raises Problem where they differ."""
+    """The files that are `known`, or those `found` that a server needs where nothing is known. Raises Problem where
+    they differ."""
     for name, expected in known.items():
         if name not in found:
             raise Problem(f"{where}: {name} is not there")
@@ -357,7 +356,13 @@ def agreed(found: Mapping[str, Expected], known: Mapping[str, Expected], where: 
             raise Problem(f"{where}: {name} has {found[name].bytes} bytes, not {expected.bytes}")
         if None not in (found[name].sha256, expected.sha256) and found[name].sha256 != expected.sha256:
             raise Problem(f"{where}: {name} has the sha256 {found[name].sha256}, not {expected.sha256}")
-    return dict(known) or {name: expected for name, expected in found.items() if name != MANIFEST}
+    return dict(known) or needed(found)
+
+
+def needed(found: Mapping[str, Expected]) -> dict[str, Expected]:
+    """The files without what SGLang does not read."""
+    unused = UNUSED if any(name.endswith(".safetensors") for name in found) else re.compile(r"(?!)")
+    return {name: file for name, file in found.items() if name != MANIFEST and not unused.search(name)}
 
 
 def regular_files(folder: Path) -> dict[str, Path]:
