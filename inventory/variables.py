@@ -48,6 +48,8 @@ class Variables(Document):
     """Profiles that sweep.py tries."""
     vary: dict[str, object] = Field(default_factory=dict)
     """Values that sweep.py tries on top of `profile`."""
+    plan_exact: bool = False
+    """plan.py also asks SGLang's own code on each host, which takes minutes: for one run, with `--data`."""
     bundle: str | None = None
     """Directory made by `make bundle`, for a host without a network."""
 

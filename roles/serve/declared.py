@@ -87,11 +87,12 @@ def _judged(profile: Profile, wish: Target, catalogue: Catalogue) -> Suitability
     """Whether a profile can be served. The loader has checked the flags of files, but not those of variations."""
     if errors := catalogue.check(profile.server, RESERVED).errors:
         return Suitability(errors)
-    model, draft = _models(profile, wish)
+    model, draft = models_of(profile, wish)
     return suitability(profile, model, wish.hardware, draft, wish.profiles)
 
 
-def _models(profile: Profile, wish: Target) -> tuple[Model, Model | None]:
+def models_of(profile: Profile, wish: Target) -> tuple[Model, Model | None]:
+    """A profile's model, and its draft model if it has one."""
     return wish.models[profile.model], wish.models[profile.draft] if profile.draft else None
 
 
@@ -100,7 +101,7 @@ def _candidate(
 ) -> Candidate:
     settings, kept = ServeSettings.of(host), WeightsSettings.of(host)
     release = Release.of(SglangSettings.of(host).version)
-    model, draft = _models(profile, wish)
+    model, draft = models_of(profile, wish)
     weights = layout.directory(kept, model)
     invocation = command(
         profile,
@@ -142,7 +143,7 @@ def _candidate(
 
 
 def _ready_limit(profile: Profile, wish: Target, settings: ServeSettings) -> int:
-    model, draft = _models(profile, wish)
+    model, draft = models_of(profile, wish)
     gpus = not on_cpu(profile)
     size = checkpoint_bytes(model) + (checkpoint_bytes(draft) if draft else 0)
     return deadline(size, graphs=gpus, compile_kernels=gpus, override=settings.ready_limit).seconds

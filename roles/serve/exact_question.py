@@ -1,6 +1,5 @@
 """The exact answer's question, from a profile and a host's hardware. Pure."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from roles.preflight.hardware import Hardware
@@ -23,18 +22,14 @@ def question(
     hardware: Hardware,
     catalogue: Catalogue,
     draft: Model | None = None,
-    files: Mapping[str, object] | None = None,
 ) -> Question:
-    """What to ask about `profile`, one rank of each pipeline stage.
-
-    `files` are the JSON files of the weights on the host; without them they are made from the model's dimensions.
-    """
+    """What to ask about `profile`, one rank of each pipeline stage."""
     parallelism = Parallelism.of(profile.server)
     server = {name: value for name, value in profile.server.items() if name not in NOT_ASKED}
     server["trust_remote_code"] = trusts_code(model, draft)
     return Question(
         name=profile.name,
-        files=files or config_files(model),
+        files=config_files(model),
         flags=tuple(word for flag in catalogue.flags(server) for word in flag),
         environment=profile.environment,
         draft_files=config_files(draft) if draft else {},

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from roles.benchmark.gate import THROUGHPUT
 from roles.benchmark.record import Record
@@ -11,6 +11,7 @@ from roles.refusal import Refusal
 from roles.serve.candidate import Candidate, is_current, outsiders, runs_as_declared
 from roles.serve.ceiling import Load, decode_ceiling
 from roles.serve.deadline import ASSUMED_RATE
+from roles.serve.exact import Answer
 from roles.serve.memory import Estimate, estimate
 from roles.serve.parallelism import Parallelism, on_cpu
 from roles.serve.profile import Profile
@@ -41,6 +42,26 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Exact:
+    """What SGLang's own code says of a profile. Bytes, for the rank that has most."""
+
+    refusal: str
+    """Why SGLang would not start, in its own words; empty if it would."""
+    weights: int
+    kv_bytes_per_token: int
+
+    @classmethod
+    def of(cls, ranks: Iterable[Answer]) -> Self:
+        """From the answers about a profile's ranks, one at least."""
+        ranks = list(ranks)
+        return cls(
+            refusal=next((rank.refusal for rank in ranks if rank.refusal), ""),
+            weights=max(rank.weights for rank in ranks),
+            kv_bytes_per_token=max(rank.kv_bytes_per_token for rank in ranks),
+        )
+
+
+@dataclass(frozen=True)
 class Row:
     """One profile on one host. Memory is per GPU, for the rank that has most."""
 
@@ -62,6 +83,8 @@ class Row:
     load_seconds: float
     """From start to ready: measured at the last start, else estimated."""
     measured: Measured | None
+    exact: Exact | None = None
+    """None where it was not asked for, or nobody could answer."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +111,8 @@ class Plan:
     """Why the host cannot be asked; None if it was."""
     rows: tuple[Row, ...]
     choice: Choice
+    inexact: str | None = None
+    """Why the exact answers that were asked for are not there."""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ def _host(plan: Plan, width: int) -> Group:
     shown = [row for row in plan.rows if row.memory is not None or not row.reasons]
     if shown:
         parts += [Text(), _table(shown, plan.choice, width), Text(_LEGEND, "dim")]
+    if exact := [row for row in plan.rows if row.exact is not None]:
+        parts += [Text(), _exact_table(exact)]
+        parts += [Text(f"SGLang would not start {name}: {refusal}") for name, refusal in _refused(exact)]
+    if plan.inexact is not None:
+        parts += [Text(), Text(f"No exact figures: {plan.inexact}", "yellow")]
     if unsuitable := _unsuitable(plan.rows):
         parts += [Text(), *unsuitable]
     return Group(*parts, Text(), *_choice(plan.choice))
@@ -109,6 +114,32 @@ def _figures(row: Row, wide: bool) -> list[Text]:
         _measured(row.measured, wide),
         Text(f"{row.load_seconds / 60:.0f}" if row.load_seconds >= 120 else f"{row.load_seconds / 60:.1f}"),
     ]
+
+
+def _exact_table(rows: Sequence[Row]) -> Table:
+    """The estimate beside what SGLang's own code says."""
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    grid.add_column("by SGLang's own code\nprofile", no_wrap=True)
+    for heading in ("weights\nGiB", "estimated\nGiB", "\ndifference", "KV bytes\nper token", "estimated\nper token"):
+        grid.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        if row.exact is None or row.memory is None or row.exact.refusal:
+            continue
+        exact, memory = row.exact, row.memory
+        grid.add_row(
+            f"  {row.profile}",
+            f"{exact.weights / GIB:.2f}",
+            f"{memory.weights / GIB:.2f}",
+            f"{memory.weights / exact.weights - 1:+.2%}",
+            f"{exact.kv_bytes_per_token:,}",
+            f"{memory.kv_bytes_per_token:,}",
+        )
+    return grid
+
+
+def _refused(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The profiles that SGLang's own code refuses, with its words."""
+    return [(row.profile, row.exact.refusal) for row in rows if row.exact is not None and row.exact.refusal]
 
 
 def _measured(measured: Measured | None, wide: bool) -> Text:
@@ -167,7 +198,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def as_json(plans: Iterable[Plan]) -> str:
-    """{"ok": bool, "hosts": {name: {"ok", "hardware", "unreachable", "profiles": [...], "chosen": {...}}}}
+    """{"ok": bool, "hosts": {name: {"ok", "hardware", "unreachable", "profiles": [...], "inexact", "chosen": {...}}}}
 
     Bytes, tokens, seconds and tokens per second; null where something is not known.
     """
@@ -182,6 +213,7 @@ def _host_document(plan: Plan) -> dict[str, object]:
         "hardware": plan.hardware and plan.hardware.model_dump(),
         "unreachable": plan.unreachable,
         "profiles": [_row_document(row) for row in plan.rows],
+        "inexact": plan.inexact,
         "chosen": {
             "profiles": choice.profiles,
             "refusals": choice.refusals,
@@ -225,6 +257,12 @@ def _row_document(row: Row) -> dict[str, object]:
             "share_of_ceiling": row.measured.share_of_ceiling,
         },
         "load_seconds": row.load_seconds,
+        "exact": row.exact
+        and {
+            "refusal": row.exact.refusal or None,
+            "weights_bytes": row.exact.weights,
+            "kv_bytes_per_token": row.exact.kv_bytes_per_token,
+        },
     }
 
 

@@ -3,8 +3,9 @@
 import json
 import runpy
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyinfra.api.config import Config
@@ -15,8 +16,23 @@ from pyinfra.context import ctx_host, ctx_state
 
 from inventory import load
 from inventory.reaching import connect_where_possible
+from roles.serve.buffers import GIB
+from roles.serve.exact import Answer
+from roles.weights.config_files import config_files
+from roles.weights.layout import directory
+from roles.weights.model import Model
+from roles.weights.settings import WeightsSettings
+from tests.unit.shipped import ROOT, site
+from tests.unit.sites import write
 
-ROOT = Path(__file__).parents[2]
+HOSTS = ROOT / "tests/unit/data/hosts"
+
+QWEN = """\
+    description: Qwen3 8B on one GPU.
+    model: qwen3-8b
+    gpus: [0]
+    server: {mem_fraction_static: 0.85}
+    """
 
 
 @pytest.fixture
@@ -110,3 +126,119 @@ def test_a_host_that_answers_is_asked_and_not_changed(
     assert "Expected downtime: none." in said
     assert commands
     assert all("::observed::" in command for command in commands)
+
+
+def answering(folder: Path, *, declared: bool = True, recorded: str = "rtx_pro_6000_x8", **responses: str) -> Path:
+    """An inventory of one host with GPUs that answers: `responses` by the name of an observation's first program."""
+    looks = {f"::observed:: {name.replace('_', '-')}": text for name, text in responses.items()}
+    looks["::observed:: nvidia-smi"] = (HOSTS / f"{recorded}.txt").read_text()
+    looks["::observed::"] = "\n".join(BARE)
+    host = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": looks}
+    group = "rtx_pro_6000_x8" if declared else "others"
+    (folder / "hosts.yml").write_text(json.dumps({group: {"hosts": {"@fake/one": host}}}))
+    return folder / "hosts.yml"
+
+
+def planned(capsys: pytest.CaptureFixture[str]) -> Any:
+    """The document of the host @fake/one."""
+    return json.loads(capsys.readouterr().out)["hosts"]["@fake/one"]
+
+
+def of_profile(document: Any, name: str) -> Any:
+    return next(entry for entry in document["profiles"] if entry["profile"] == name)
+
+
+def test_gpus_that_nobody_declared_are_planned_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = run(answering(tmp_path, declared=False), monkeypatch, "--json", profile="k26-tp8")
+    document = planned(capsys)
+    assert code == 0
+    assert document["hardware"]["gpus"] == 8
+    assert of_profile(document, "k26-tp8")["memory"]["verdict"] == "OK"
+    assert "start sglang-k26-tp8.service" in document["chosen"]["changes"]
+
+
+def test_what_the_preflight_would_refuse_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(answering(tmp_path, recorded="lost_gpu"), monkeypatch, "--json", profile="k26-tp8")[0] == 1
+    refusals = planned(capsys)["chosen"]["refusals"]
+    assert any("Xid 79" in refusal for refusal in refusals)
+
+
+def whole(model: Model) -> str:
+    """A host's answer that it has the weights of `model`."""
+    folder = {"bytes": 1, "used": False, "digest": "d"}
+    looked = {"free": 10**13, "folders": {directory(WeightsSettings.model_validate({}), model): folder}}
+    return "\n".join(["::observed:: weights", json.dumps(looked), "::observed:: token", "::observed:: rsync"])
+
+
+def checkpoint(model: Model, of: Model, problems: Sequence[str] = ()) -> str:
+    """A host's answer that the weights of `model` are in fact those `of` another."""
+    held = {
+        "folder": directory(WeightsSettings.model_validate({}), model),
+        "files": config_files(of),
+        "bytes": 1,
+        "tensors": {"model.layers.N.mlp.up_proj.weight BF16": {"count": 1, "bytes": 1}},
+        "problems": list(problems),
+    }
+    return f"::observed:: checkpoints\n{json.dumps(held)}"
+
+
+def test_what_the_weights_on_the_host_say_wins_over_the_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = site().models["qwen3-8b"]
+    write(tmp_path, {"group_vars/profiles/qwen.yml": QWEN})
+    larger = declared.architecture.model_copy(update={"num_hidden_layers": 48})
+    there = checkpoint(declared, declared.model_copy(update={"architecture": larger}))
+    inventory = answering(tmp_path, weights=whole(declared), checkpoints=there)
+    run(inventory, monkeypatch, "--json", profile="qwen")
+    found = of_profile(planned(capsys), "qwen")["memory"]["weights_bytes"]
+    run(absent(tmp_path, 1), monkeypatch, "--json", profile="qwen")
+    [estimated] = json.loads(capsys.readouterr().out)["hosts"].values()
+    assert found > 1.2 * of_profile(estimated, "qwen")["memory"]["weights_bytes"]
+
+
+def test_weights_that_are_no_model_are_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = site().models["qwen3-8b"]
+    write(tmp_path, {"group_vars/profiles/qwen.yml": QWEN})
+    cut = checkpoint(declared, declared, ["/w/model.safetensors: truncated: it has 3 of 4 bytes"])
+    inventory = answering(tmp_path, weights=whole(declared), checkpoints=cut)
+    assert run(inventory, monkeypatch, "--json", profile="qwen")[0] == 1
+    document = planned(capsys)
+    assert document["chosen"]["refusals"] == ["qwen: /w/model.safetensors: truncated: it has 3 of 4 bytes"]
+    assert not of_profile(document, "qwen")["suits"]
+
+
+def test_exact_figures_stand_beside_the_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = [
+        Answer("k26-pp8", 0, "0.5.23", weights=70 * GIB, kv_bytes_per_token=100),
+        Answer("k26-pp8", 1, "0.5.23", weights=74 * GIB, kv_bytes_per_token=200),
+        Answer("k26-tp8", 0, "0.5.23", refusal="ValueError: no"),
+    ]
+    said = "\n".join(["::observed:: exact", *(answer.line() for answer in answers)])
+    wanted = {"profile": "k26-tp8", "plan_exact": True}
+    run(answering(tmp_path, exact=said), monkeypatch, **wanted)
+    lines = capsys.readouterr().out.splitlines()
+    [exact] = [line.split() for line in lines if line.startswith("  k26-pp8 ") and "%" in line]
+    assert exact[:2] == ["k26-pp8", "74.00"]
+    assert exact[4] == "200"
+    assert "SGLang would not start k26-tp8: ValueError: no" in lines
+    run(answering(tmp_path, exact=said), monkeypatch, "--json", **wanted)
+    assert of_profile(planned(capsys), "k26-pp8")["exact"]["weights_bytes"] == 74 * GIB
+
+
+def test_exact_figures_need_a_release(
+    tmp_path: Path, nobody: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = {"profile": "k26-tp8", "plan_exact": True}
+    run(answering(tmp_path, exact="::observed:: exact"), monkeypatch, **wanted)
+    assert "No exact figures: the release 0.5.23-" in capsys.readouterr().out
+    run(absent(tmp_path, nobody), monkeypatch, **wanted)
+    assert "No exact figures: the host was not reached" in capsys.readouterr().out

@@ -51,6 +51,32 @@ def test_a_host_as_declared_has_no_findings(name: str, hardware: Hardware) -> No
     assert check(name, None) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "hardware"),
+    [
+        ("rtx_pro_6000_x8", RTX.model_copy(update={"pcie_generation": 0, "pcie_width": 0})),
+        ("h200_x8", H200.model_copy(update={"numa_nodes": 2})),
+        ("bare", None),
+    ],
+)
+def test_what_a_host_has_is_hardware_that_nobody_need_declare(name: str, hardware: Hardware | None) -> None:
+    assert recorded(name).hardware == hardware
+
+
+def test_a_host_without_cards_has_no_gpu_and_one_without_a_driver_is_not_known() -> None:
+    seen = recorded("rtx_pro_6000_x8")
+    assert replace(seen, gpus=(), slots=()).hardware == Hardware(gpus=0)
+    assert replace(seen, gpus=()).hardware is None
+
+
+def test_of_gpus_that_differ_the_smallest_memory_counts() -> None:
+    seen = recorded("rtx_pro_6000_x8")
+    other = (*seen.gpus[:7], replace(seen.gpus[7], memory_mib=90000))
+    found = replace(seen, gpus=other).hardware
+    assert found is not None
+    assert (found.gpus, found.memory_mib) == (8, 90000)
+
+
 def test_every_gpu_is_recorded_with_its_slot() -> None:
     facts = recorded("rtx_pro_6000_x8")
     gpu, slot = facts.gpus[5], facts.slots[5]
