@@ -21,7 +21,7 @@ from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
 from roles.weights.sources import TOKEN
 
-_PROGRAMS: Final = ("fetch", "sources", "manifest", "completeness", "read_checkpoint", "progress", "tiny")
+PROGRAMS: Final = ("fetch", "sources", "manifest", "completeness", "read_checkpoint", "progress", "tiny")
 """Files of this folder that run on the host."""
 
 _LIMIT: Final = 2 * 24 * 3600
@@ -56,7 +56,7 @@ def model_in_place(
         "user": paths.USER,
     }
     yield from write(File(f"{aside}/instructions.json", json.dumps(instructions, indent=1) + "\n"))
-    for program in _PROGRAMS:
+    for program in PROGRAMS:
         text = (Path(__file__).parent / f"{program}.py").read_text()
         yield from write(File(f"{aside}/roles/weights/{program}.py", text))
     job = Job(

@@ -107,6 +107,7 @@ class Hub(Source):
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+            "HF_HUB_VERBOSITY": "error",  # its warnings name signed addresses
         }
         import huggingface_hub  # type: ignore[import-not-found]  # reads its environment when it is imported
 

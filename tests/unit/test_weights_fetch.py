@@ -16,6 +16,7 @@ import pytest
 
 from roles.weights import fetch, manifest, progress, sources
 from roles.weights.completeness import incomplete
+from roles.weights.operations import PROGRAMS
 from tests.lab.hub.content import model_files, safetensors, served
 from tests.lab.hub.server import Hub, serving, sha256
 
@@ -156,10 +157,14 @@ def test_a_wrong_file_is_never_served_and_alone_fetched_again(host: Host) -> Non
 
 
 def test_a_killed_run_is_gone_on_with(host: Host) -> None:
+    """The job runs from what is sent to a host, and from that alone."""
     host.hub.faults.held = {SHARD}
     host.instruct(**host.mirror)
+    code = {f"{name}.py": (ROOT / f"roles/weights/{name}.py").read_bytes() for name in PROGRAMS}
+    written(host.aside / "roles/weights", code)
     command = [sys.executable, "-P", "-m", "roles.weights.fetch", str(host.aside)]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL) as job:
+    environment = {**os.environ, "PYTHONPATH": str(host.aside)}
+    with subprocess.Popen(command, env=environment, cwd="/", stdout=subprocess.DEVNULL) as job:
         assert host.hub.faults.reached.wait(60)
         job.kill()
     host.hub.faults.release.set()
