@@ -20,5 +20,8 @@ CACHE: Final = "/var/cache/slipway"
 RUNTIME: Final = "/run/slipway"
 """The lock of a running deploy; gone after a reboot, as it should be."""
 
+CREDENTIALS: Final = "/etc/slipway/credentials"
+"""Keys and tokens, one file each; root's, who hands them to services (`LoadCredential=`)."""
+
 USER: Final = "sglang"
 """System user and group of the server."""

@@ -18,8 +18,12 @@ class ConnectionLost(RemoteError):  # noqa: N818 -- it is what happened
     """The host cannot be reached any more. What it was told to do may have been done."""
 
 
-def attempt(host: Host, command: str | StringCommand, *, show: bool = False) -> tuple[bool, str]:
-    """Run `command`; return whether it exited with 0, and its stdout. `show` prints the lines as they come.
+def attempt(
+    host: Host, command: str | StringCommand, *, show: bool = False, stdin: str | None = None
+) -> tuple[bool, str]:
+    """Run `command`; return whether it exited with 0, and its stdout.
+
+    `show` prints the lines as they come; `stdin` is never printed, whatever the verbosity.
 
     pyinfra's `run_shell_command` takes no privileges from the host's variables
     (https://github.com/pyinfra-dev/pyinfra/issues/1135), so they are resolved here.
@@ -31,16 +35,16 @@ def attempt(host: Host, command: str | StringCommand, *, show: bool = False) -> 
             command if isinstance(command, StringCommand) else StringCommand(command),
             print_output=show or host.state.print_output,
             print_input=host.state.print_input,
-            **privileges,
+            **{**privileges, "_stdin": stdin},
         )
     except (OSError, EOFError, SSHException) as error:
         raise ConnectionLost(f"the connection was lost: {error}") from None
     return done, output.stdout if done else _all_of(output)
 
 
-def run(host: Host, command: str | StringCommand, *, show: bool = False) -> str:
+def run(host: Host, command: str | StringCommand, *, show: bool = False, stdin: str | None = None) -> str:
     """Run a command that must succeed and return its stdout. Raises RemoteError with its output."""
-    done, output = attempt(host, command, show=show)
+    done, output = attempt(host, command, show=show, stdin=stdin)
     if not done:
         raise RemoteError(output or "no output")
     return output

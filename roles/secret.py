@@ -1,4 +1,4 @@
-"""A secret as variables give it: where it is, never what it is. Pure but for `value`, which runs on the controller."""
+"""A secret as variables give it: where it is, never what it is. Pure but for `value`, run on the controller."""
 
 import os
 import re

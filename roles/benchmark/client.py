@@ -33,8 +33,6 @@ class Subject:
     """Directory of the model."""
     directory: str
     """Where the plan, the output and the client's log are while it measures."""
-    key_file: str | None = None
-    """Holds the server's API key, where it has one."""
 
     @property
     def output(self) -> str:
@@ -56,7 +54,6 @@ def plan(subject: Subject, benchmark: Benchmark, level: Level, round_limit: int)
     return {
         "module": MODULE,
         "base_url": subject.base_url,
-        "key_file": subject.key_file,
         "output": subject.output,
         "round_limit": round_limit,
         "agreement": AGREEMENT,

@@ -12,6 +12,7 @@ import click
 from pyinfra.api.host import Host
 
 from inventory import target
+from roles import credentials
 from roles.benchmark import program
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.client import ENVIRONMENT, Subject, plan
@@ -145,8 +146,9 @@ def _run(host: Host, candidate: Candidate, name: str, planned: str, limit: int) 
     python = str(PurePosixPath(candidate.command.program[0]).with_name("python"))
     command = shlex.join(["exec", python, "-P", PROGRAM.path, planned])
     environment = {**candidate.command.environment, **ENVIRONMENT}
+    keys = {key: credentials.path(key) for key in candidate.keys}
     try:
-        run_job(host, Job(f"benchmark-{name}", command, environment, user=USER, limit=limit))
+        run_job(host, Job(f"benchmark-{name}", command, environment, user=USER, limit=limit, credentials=keys))
     except RemoteError as error:
         lines = str(error).strip().splitlines()
         return f"the measuring program did not end well: {lines[-1] if lines else 'it printed nothing'}"

@@ -23,7 +23,7 @@ import threading
 import time
 import traceback
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,9 @@ SECRET = re.compile(r"(api|access|secret|private)[-_]?key|password|secret|creden
 """Names of what must not leave the host."""
 SECRET_OPTION = re.compile(r"(--[\w-]*(?:key|password|secret|token)(?:=|\s+))\S+", re.IGNORECASE)
 """The same in a command line that stands in a text."""
+
+API_KEY = "OPENAI_API_KEY"
+"""The variable in which SGLang's client looks for the server's key."""
 
 BEAT = 0.05
 """Seconds between two looks at the client's event loop."""
@@ -193,6 +196,8 @@ class Measurement:
         with self._quiet():
             client = importlib.import_module(self.plan["module"])
         self.watch.on(client)
+        if key := credential("admin-key"):
+            client.flush_server_cache = with_key(key, client.flush_server_cache)  # type: ignore[attr-defined]
         self.write({"environment": environment(self.plan["base_url"])})
         for series in self.plan["warm_ups"]:
             self._warm_up(client, series)
@@ -348,7 +353,7 @@ def packages() -> dict[str, str]:
 def server_info(base_url: str) -> dict[str, Any]:
     """What the server says of itself; {} where it cannot be asked."""
     request = urllib.request.Request(f"{base_url}/server_info")
-    if key := os.environ.get("OPENAI_API_KEY"):
+    if key := os.environ.get(API_KEY):
         request.add_header("Authorization", f"Bearer {key}")
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
@@ -389,6 +394,25 @@ def _redacted(value: Any, secrets: set[str]) -> Any:
     return value
 
 
+def credential(name: str) -> str:
+    """The server's key of this name, among the credentials that systemd gave this program; empty if it has none."""
+    return _file(f"{os.environ.get('CREDENTIALS_DIRECTORY', '/nonexistent')}/{name}").strip()
+
+
+def with_key(key: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call` with another key than the client's own: a server with an admin key takes no other for administration."""
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        before = os.environ[API_KEY]
+        os.environ[API_KEY] = key
+        try:
+            return call(*arguments, **named)
+        finally:
+            os.environ[API_KEY] = before
+
+    return called
+
+
 def _output(command: list[str]) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
@@ -405,8 +429,8 @@ def _file(path: str) -> str:
 
 def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if key_file := plan.get("key_file"):
-        os.environ["OPENAI_API_KEY"] = Path(key_file).read_text(encoding="utf-8").strip()
+    if key := credential("api-key"):
+        os.environ[API_KEY] = key
     Measurement(plan).run()
 
 

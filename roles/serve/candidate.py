@@ -24,6 +24,8 @@ class Candidate:
 
     address: str = "127.0.0.1"
     """Where the server can be reached from the host itself."""
+    keys: tuple[str, ...] = ()
+    """The credentials that its unit is started with."""
 
     @property
     def url(self) -> str:
@@ -37,7 +39,12 @@ class Candidate:
 def runs_as_declared(candidate: Candidate, units: Mapping[str, UnitState]) -> bool:
     """Whether the unit's process is the one that the profile means, and answers."""
     unit = units.get(candidate.unit_name)
-    return unit is not None and unit.active == "active" and unit.fingerprint == candidate.command.fingerprint
+    return (
+        unit is not None
+        and unit.active == "active"
+        and unit.fingerprint == candidate.command.fingerprint
+        and unit.keys_current
+    )
 
 
 def outsiders(candidates: Iterable[Candidate], units: Mapping[str, UnitState]) -> list[str]:

@@ -70,6 +70,7 @@ def command(
     catalogue: Catalogue,
     *,
     release: str,
+    launcher: str | None = None,
     weights: str,
     draft: str | None = None,
     trust_remote_code: bool,
@@ -77,9 +78,9 @@ def command(
 ) -> Command:
     """The command of `profile` on a host.
 
-    `release`, `weights` and `draft` (the draft model's weights) are directories on the host; `trust_remote_code` is
-    what `trusts_code` says. `cuda_home` is the toolkit that kernels are compiled with when a server starts, None
-    where it serves on the CPU.
+    `release`, `weights` and `draft` (the draft model's weights) are directories on the host; `launcher` is the
+    program that starts a server with keys, None for one without; `trust_remote_code` is what `trusts_code` says.
+    `cuda_home` is the toolkit that kernels are compiled with when a server starts, None where it serves on the CPU.
     """
     flags = {
         **profile.server,
@@ -91,7 +92,7 @@ def command(
         "trust_remote_code": trust_remote_code,
     }
     return Command(
-        program=(f"{release}/bin/sglang", "serve"),
+        program=(*((f"{release}/bin/python", "-P", launcher) if launcher else (f"{release}/bin/sglang",)), "serve"),
         flags=catalogue.flags(flags),
         environment=_environment(profile, settings, release, cuda_home),
         port=port_of(profile, settings),

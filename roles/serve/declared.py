@@ -18,6 +18,7 @@ from roles.serve.command import RESERVED, command, port_of, trusts_code
 from roles.serve.deadline import deadline
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import previous
+from roles.serve.keys import names_of_keys
 from roles.serve.parallelism import on_cpu
 from roles.serve.profile import Profile
 from roles.serve.settings import ServeSettings
@@ -103,11 +104,13 @@ def _candidate(
     release = Release.of(SglangSettings.of(host).version)
     model, draft = models_of(profile, wish)
     weights = layout.directory(kept, model)
+    keys = names_of_keys(settings)
     invocation = command(
         profile,
         settings,
         catalogue,
         release=release.directory,
+        launcher=programs.LAUNCH.path if keys else None,
         weights=weights,
         draft=layout.directory(kept, draft) if draft else None,
         trust_remote_code=trusts_code(model, draft),
@@ -128,6 +131,8 @@ def _candidate(
             "ready_limit": limit,
             "ready": programs.READY.path,
             "user": paths.USER,
+            "keys": keys,
+            "credentials": paths.CREDENTIALS,
         },
         {"quoted": quoted, "argument": argument},
     )
@@ -139,6 +144,7 @@ def _candidate(
         weights=weights,
         ready_limit=limit,
         address=_LOCAL.get(settings.host, settings.host),
+        keys=keys,
     )
 
 

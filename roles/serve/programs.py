@@ -19,7 +19,8 @@ def _program(name: str) -> File:
 
 READY: Final = _program("ready.py")
 SMOKE: Final = _program("smoke.py")
-FILES: Final = (READY, SMOKE, _program("start.py"), _program("progress.py"))
+LAUNCH: Final = _program("launch.py")
+FILES: Final = (READY, SMOKE, LAUNCH, _program("start.py"), _program("progress.py"))
 
 START: Final = f"cd {_FOLDER} && python3 -m roles.serve.start"
 """Followed by a unit and the seconds that its start may take."""

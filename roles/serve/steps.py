@@ -8,6 +8,7 @@ from typing import Final
 
 from pyinfra.api.host import Host
 
+from roles.credentials import exported
 from roles.files import File, write
 from roles.paths import STATE
 from roles.remote import RemoteError, attempt, run
@@ -16,6 +17,7 @@ from roles.serve.candidate import Candidate
 from roles.serve.command import served_name
 from roles.serve.failure import explain
 from roles.serve.good import GOOD, GOOD_HISTORY, Acceptance
+from roles.serve.keys import API_KEY
 from roles.serve.unit import UNITS
 
 RELEASE_LIMIT: Final = 60
@@ -172,7 +174,8 @@ def smoke(host: Host, candidate: Candidate) -> None:
     }
     model = served_name(candidate.profile)
     words = ["python3", programs.SMOKE.path, candidate.url, model, json.dumps(options)]
-    _, output = attempt(host, shlex.join(words))
+    key = exported({"SLIPWAY_API_KEY": API_KEY}) if API_KEY in candidate.keys else ""
+    _, output = attempt(host, key + shlex.join(words))
     try:
         verdict = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):

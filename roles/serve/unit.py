@@ -25,6 +25,8 @@ class UnitState:
     """Its file is newer than what systemd has read."""
     fingerprint: str | None
     """That of the running process."""
+    keys_current: bool = True
+    """The keys that it was started with are those that are on the host now."""
 
     @property
     def runs(self) -> bool:

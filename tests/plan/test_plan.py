@@ -105,7 +105,7 @@ def test_the_previous_profile_is_known_to_the_host_alone(
 
 BARE = [
     *("::observed:: files", "::observed:: units", "::observed:: history", "::observed:: weights"),
-    *("::observed:: token", "::observed:: rsync"),
+    *("::observed:: credentials", "::observed:: token", "::observed:: rsync"),
     *("::observed:: machine", "x86_64", "::observed:: python", "3.11.2", "::observed:: free", "99999999999"),
     *("::observed:: uv", "::observed:: release"),
 ]

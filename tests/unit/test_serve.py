@@ -59,6 +59,28 @@ def test_only_what_the_process_gets_changes_the_fingerprint() -> None:
     assert one.command.fingerprint == other.command.fingerprint
 
 
+def test_a_server_with_keys_reads_them_from_its_credentials() -> None:
+    keys = {"serve_api_key": {"env": "A"}, "serve_admin_key": {"env": "B"}}
+    without, one = declaration("inventory/lab.yml"), declaration("inventory/lab.yml", **keys)
+    lines = one.candidates["tiny-tp1"].unit.content.splitlines()
+    assert "LoadCredential=api-key:/etc/slipway/credentials/api-key" in lines
+    assert "LoadCredential=admin-key:/etc/slipway/credentials/admin-key" in lines
+    assert one.candidates["tiny-tp1"].command.argv[1:4] == ("-P", "/opt/slipway/host/roles/serve/launch.py", "serve")
+    assert "LoadCredential" not in without.candidates["tiny-tp1"].unit.content
+    assert one.candidates["tiny-tp1"].command.fingerprint != without.candidates["tiny-tp1"].command.fingerprint
+
+
+def test_another_key_changes_nothing_but_what_the_process_holds(lab: Declared) -> None:
+    """No fingerprint is made of a key: it could be found by trying keys."""
+    one, other = (
+        declaration("inventory/lab.yml", serve_api_key={"env": name}).candidates["tiny-tp1"] for name in "AB"
+    )
+    assert one == other
+    wanted = lab.candidates["tiny-tp1"]
+    rotated = {wanted.unit_name: seen(wanted, keys_current=False)}
+    assert not is_current([wanted], rotated, fingerprints(wanted))
+
+
 def test_profiles_for_other_hardware_have_no_unit_and_a_reason(gpu_host: Declared, lab: Declared) -> None:
     assert "glm-5-nvfp4-tp8" not in lab.candidates
     assert "needs GPUs" in lab.unsuitable["glm-5-nvfp4-tp8"][0]
