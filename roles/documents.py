@@ -38,7 +38,8 @@ def sentence(document: type[BaseModel], problem: ErrorDetails, prefix: str = "")
         case "missing":
             return f"{key}: required, but not given"
         case "value_error":
-            return f"{key}: {problem['ctx']['error']}"
+            said = str(problem["ctx"]["error"])
+            return f"{key}: {said}" if key else said
         case _:
             return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}, not {problem['input']!r}"
 

@@ -7,6 +7,7 @@ from pyinfra.api.host import Host
 from roles.remote import ConnectionLost, RemoteError, reconnect
 from roles.serve import steps
 from roles.serve.candidate import Candidate, outsiders, runs_as_declared
+from roles.serve.described import check_weights
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import accepted
 from roles.serve.interruption import Interrupted, interruptible
@@ -39,6 +40,7 @@ def _prepare(host: Host, candidates: Sequence[Candidate], before: ServeFacts, pr
     """All that can be done and proved while the old server still serves."""
     for candidate in candidates:
         if not runs_as_declared(candidate, before.units):
+            check_weights(host, candidate)
             steps.check_port(host, candidate, _leaving(candidates, before))
             if prefetch:
                 steps.prefetch(host, candidate)

@@ -66,7 +66,7 @@ ELSEWHERE: Final[tuple[Literal["directory", "url", "rsync", "generate"], ...]] =
 )
 """Where weights come from if not from the hub."""
 
-ALIASES: Final = {"num_experts": "n_routed_experts"}
+ALIASES: Final = {"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"}
 """Names that some config.json files use for a dimension."""
 
 
