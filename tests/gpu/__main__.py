@@ -6,6 +6,7 @@ OUT/results.jsonl as soon as it has ended, its log to OUT/<case>.log.
 
 import argparse
 import json
+import signal
 import socket
 import sys
 import time
@@ -187,12 +188,12 @@ def _served(case: Case, server: Server, work: Path) -> dict[str, JsonValue]:
             "rows": [json.loads(row.model_dump_json()) for row in output.rows],
         }
     elif case.traffic == "gate":
-        record = traffic.gate(case, server, work)
-        (work / "record.json").write_text(record.to_json(), encoding="utf-8")
-        print("\n".join(traffic.rows(record)), flush=True)
-        served["gate"] = json.loads(record.model_dump_json())
+        fresh, repeated = traffic.gate(case, server, work)
+        for name, record in (("gate", fresh), ("repeated", repeated)):
+            (work / f"{name}.json").write_text(record.to_json(), encoding="utf-8")
+            print("\n".join(traffic.lines(record)), flush=True)
+            served[name] = json.loads(record.model_dump_json())
         served["by hand"] = list(traffic.by_hand(case, server, work))
-        served["repeated"] = json.loads(traffic.repeated(case, server, work).model_dump_json())
     return served
 
 
@@ -219,4 +220,5 @@ def _summary(outcome: dict[str, JsonValue]) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no server is left behind
     sys.exit(main(sys.argv[1:]))

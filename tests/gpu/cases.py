@@ -19,7 +19,12 @@ EDGE: Final = 0.003
 """How far outside of an edge of the feasible fractions a server must fail: B is off by less."""
 
 GATE: Final = Benchmark.read(
-    {"concurrencies": [1, 64, 256], "traffic": {"chat": {"input_tokens": 512, "output_tokens": 128}}}, "the gate"
+    {
+        "concurrencies": [64, 256],
+        "requests_per_slot": 2,
+        "traffic": {"chat": {"input_tokens": 512, "output_tokens": 128}},
+    },
+    "the gate",
 )
 
 Obstacle = Literal["", "unknown flag", "port in use", "no weights"]

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,9 @@ from tests.gpu.cases import Case
 from tests.gpu.server import Server
 
 ROUND_LIMIT: Final = 240
+
+REPEATED: Final = 100
+"""Numbers from here on are of rounds whose prompts are asked for again."""
 
 LONG: Final = {"long": {"input_tokens": 8192, "output_tokens": 32}}
 
@@ -46,25 +50,25 @@ def declared(case: Case, server: Server, folder: Path) -> Output:
     return measure({**asked, "warm_ups": [], "rounds": rounds[:1]}, server)
 
 
-def gate(case: Case, server: Server, folder: Path) -> Record:
-    """Measure and judge, as a deploy would."""
-    benchmark = case.profile.benchmark
-    started = datetime.now(UTC)
-    output = measure(plan(_subject(case, server, folder), benchmark, "full", ROUND_LIMIT), server)
-    return _judged(case, server, output, started)
-
-
-def repeated(case: Case, server: Server, folder: Path) -> Record:
-    """The same, but every prompt is asked for twice and the prefix cache is never emptied."""
+def gate(case: Case, server: Server, folder: Path) -> tuple[Record, Record]:
+    """Measure and judge, as a deploy would; and once more with prompts that the server has answered before."""
     started = datetime.now(UTC)
     asked = plan(_subject(case, server, folder), case.profile.benchmark, "full", ROUND_LIMIT)
     rounds = asked["rounds"]
     assert isinstance(rounds, list)
-    entry = json.loads(json.dumps(rounds[1]))  # the middle concurrency
-    entry["arguments"].remove("--flush-cache")
-    again = json.loads(json.dumps(entry))
-    again["round"]["number"] += 1
-    return _judged(case, server, measure({**asked, "warm_ups": [], "rounds": [entry, again]}, server), started)
+    output = measure({**asked, "rounds": [*rounds, *_repeated(rounds[0])]}, server)
+    fresh = replace(output, rows=[row for row in output.rows if row.round.number < REPEATED])
+    again = replace(output, rows=[row for row in output.rows if row.round.number >= REPEATED])
+    return _judged(case, server, fresh, started), _judged(case, server, again, started)
+
+
+def _repeated(entry: JsonValue) -> list[JsonValue]:
+    """A round and the same again, of which the prefix cache is not emptied."""
+    pair = [json.loads(json.dumps(entry)) for _ in range(2)]
+    for number, one in enumerate(pair, start=REPEATED):
+        one["round"]["number"] = number
+        one["arguments"].remove("--flush-cache")
+    return list(pair)
 
 
 def by_hand(case: Case, server: Server, folder: Path) -> list[dict[str, JsonValue]]:
@@ -134,8 +138,16 @@ def _environment(server: Server) -> dict[str, str]:
     return {**server.command.environment, **ENVIRONMENT}
 
 
-def rows(record: Record) -> Sequence[str]:
-    """One line for each round."""
+def lines(record: Record) -> Sequence[str]:
+    """One line for each round and each judgement."""
+    judgements = record.verdict.judgements if record.verdict else ()
+    return [
+        *(f"{one.subject} {one.point} {one.outcome}: {one.text}" for one in judgements),
+        *_rounds(record),
+    ]
+
+
+def _rounds(record: Record) -> Sequence[str]:
     return [
         f"{row.round.phase} {row.round.number} {row.round.point}: "
         f"{row.value('output_throughput') or 0:.1f} tok/s, TTFT {row.value('median_ttft_ms') or 0:.0f} ms, "
