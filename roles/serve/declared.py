@@ -131,6 +131,7 @@ def _candidate(
             "ready_limit": limit,
             "ready": programs.READY.path,
             "user": paths.USER,
+            "on_gpus": not on_cpu(profile),
             "keys": keys,
             "credentials": paths.CREDENTIALS,
         },

@@ -1,7 +1,9 @@
 """What serve and benchmark make true: exactly the declared profiles serve, as declared, and performed."""
 
 import json
+import re
 import shlex
+from typing import Final
 
 import pytest
 from pyinfra.api.host import Host as Declaration
@@ -10,12 +12,17 @@ from testinfra.host import Host
 from inventory import PREVIOUS, target
 from roles.benchmark.record import Name
 from roles.benchmark.settings import BenchmarkSettings
+from roles.credentials import path
 from roles.paths import RECORDS
 from roles.serve.candidate import Candidate
 from roles.serve.command import served_name
 from roles.serve.declared import Declared, declared
 from roles.serve.good import GOOD_HISTORY, acceptances, accepted
+from roles.serve.keys import API_KEY
 from roles.serve.settings import ServeSettings
+
+EXPOSURE: Final = 3.0
+"""The worst that `systemd-analyze security` may say of a unit, of 10."""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +46,15 @@ def candidates(could_serve: Declared, declaration: Declaration, history: list[st
     if names == (PREVIOUS,):
         names = tuple(accepted(acceptances(history)))
     return could_serve.wanted(names, declaration.name)
+
+
+def asking(candidate: Candidate, *arguments: str) -> str:
+    """A curl command, with the server's key from its file where it has one: not even for a moment in an argument."""
+    curl = shlex.join(["curl", "-fsS", *arguments])
+    if API_KEY not in candidate.keys:
+        return curl
+    header = f'printf \'header = "Authorization: Bearer %s"\' "$(cat {path(API_KEY)})"'
+    return f"{header} | {curl} --config -"
 
 
 def test_every_unit_is_as_declared(host: Host, could_serve: Declared) -> None:
@@ -72,7 +88,7 @@ def test_the_running_process_is_the_declared_one(host: Host, candidates: list[Ca
 
 def test_the_server_says_that_it_has_the_declared_flags(host: Host, candidates: list[Candidate]) -> None:
     for candidate in candidates:
-        said = json.loads(host.check_output("curl -fsS %s", f"{candidate.url}/server_info"))
+        said = json.loads(host.check_output(asking(candidate, f"{candidate.url}/server_info")))
         flags = {
             name: value for name, value in candidate.profile.server.items() if not isinstance(value, dict | list)
         }
@@ -86,10 +102,47 @@ def test_it_answers_a_chat(host: Host, candidates: list[Candidate]) -> None:
             "messages": [{"role": "user", "content": "Say something."}],
             "max_tokens": 8,
         }
-        command = ["curl", "-fsS", "-H", "Content-Type: application/json", "-d", json.dumps(asked)]
-        answer = json.loads(host.check_output(shlex.join([*command, f"{candidate.url}/v1/chat/completions"])))
+        sent = ["-H", "Content-Type: application/json", "-d", json.dumps(asked)]
+        answer = json.loads(host.check_output(asking(candidate, *sent, f"{candidate.url}/v1/chat/completions")))
         assert answer["usage"]["completion_tokens"] > 0
         assert answer["model"] == asked["model"]
+
+
+def test_without_the_key_nothing_is_answered(host: Host, candidates: list[Candidate]) -> None:
+    for candidate in candidates:
+        if API_KEY in candidate.keys:
+            asked = host.check_output("curl -sS -o /dev/null -w '%%{http_code}' %s", f"{candidate.url}/v1/models")
+            assert asked == "401"
+
+
+def test_keys_are_where_root_and_the_server_read_them_and_nowhere_else(
+    host: Host, candidates: list[Candidate]
+) -> None:
+    for candidate in candidates:
+        for key in candidate.keys:
+            file = host.file(path(key))
+            assert (file.user, f"{file.mode:04o}") == ("root", "0600")
+            shown = {
+                "its unit": f"systemctl cat {candidate.unit_name}",
+                "its properties": f"systemctl show {candidate.unit_name}",
+                "its journal": f"journalctl --output=cat --unit={candidate.unit_name}",
+                "command lines": "cat /proc/[0-9]*/cmdline",
+                "environments": "cat /proc/[0-9]*/environ",
+                "records": f"cat {RECORDS}/*",
+                "what everyone reads": "find /etc /opt/slipway/host /var/lib/slipway /var/cache/slipway /run /tmp "
+                "-xdev -type f -perm -o=r -size -1000k -exec cat {} +",
+            }
+            for where, command in shown.items():
+                count = host.run(f"({command}) 2>/dev/null | grep --text --count --fixed-strings --file={path(key)}")
+                assert (where, count.stdout.strip()) == (where, "0")
+
+
+def test_the_server_is_sandboxed(host: Host, candidates: list[Candidate]) -> None:
+    for candidate in candidates:
+        said = host.run("systemd-analyze security --no-pager %s", candidate.unit_name).stdout
+        exposure = re.search(r"Overall exposure level for .*?: ([0-9.]+)", said)
+        assert exposure
+        assert float(exposure[1]) <= EXPOSURE
 
 
 def test_what_runs_was_accepted(candidates: list[Candidate], history: list[str]) -> None:
