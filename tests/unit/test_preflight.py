@@ -43,7 +43,6 @@ def check(name: str, hardware: Hardware | None = RTX, minimum_driver: str | None
     [
         ("rtx_pro_6000_x8", RTX),
         ("h200_x8", H200),
-        ("h200_x1", Hardware(gpus=1, gpu="NVIDIA H200", memory_mib=143771, pcie_width=16)),
     ],
 )
 def test_a_host_as_declared_has_no_findings(name: str, hardware: Hardware) -> None:

@@ -1,4 +1,4 @@
-"""Real ranks exchange real values over gloo, on a host that has a release (`make lab`, then a deploy)."""
+"""Real ranks exchange real values over gloo, through the torch of a release."""
 
 import json
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from roles.preflight.exchange import SOURCE
-from roles.sglang.release import Release, locked_versions
 from tests.lab import hosts
-
-PYTHON = Release.of(locked_versions()[-1]).python
+from tests.lab.recorded.conftest import HOST, RELEASE
 
 FAULTS = {
     "wrong": "real(tensor); tensor[17] += 1",
@@ -45,18 +43,18 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def send(name: str, text: str) -> None:
-    hosts.run("lab", f"cat >/tmp/{name} <<'END'\n{text}\nEND")
+    hosts.run(HOST, f"cat >/tmp/{name} <<'END'\n{text}\nEND")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def program() -> None:
-    if hosts.run("lab", f"test -x {PYTHON} && echo yes; true").strip() != "yes":
-        pytest.skip("the lab host has no release yet")
+def program(host: str) -> None:
     send("collective.py", SOURCE.read_text())
 
 
 def run(command: str) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(hosts.run("lab", f"cd /tmp && {PYTHON} {command}").strip().splitlines()[-1])
+    report: dict[str, Any] = json.loads(
+        hosts.run(HOST, f"cd /tmp && {RELEASE.python} {command}").strip().splitlines()[-1]
+    )
     return report
 
 
@@ -90,4 +88,4 @@ def test_a_rank_that_fails_is_named() -> None:
 def test_a_rank_that_hangs_ends_the_exchange_in_time() -> None:
     problem = with_fault("hanging", seconds=60)
     assert problem == "not finished after 60 s: ranks 0, 1 in all-reduce of 64 KiB"
-    assert hosts.run("lab", "pgrep -f '[f]aulty.py'; true").strip() == ""
+    assert hosts.run(HOST, "pgrep -f '[f]aulty.py'; true").strip() == ""

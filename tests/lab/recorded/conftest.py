@@ -1,0 +1,43 @@
+"""A lab host of its own for these tests, with a release and its toolkit: GPUs are recorded, the rest is real."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roles.sglang.release import Release, locked_versions
+from tests.lab import hosts
+from tests.lab.conftest import pyinfra, told
+from tests.lab.places import KEY, KNOWN_HOSTS, Place
+
+HOST = "lab8"
+RELEASE = Release.of(locked_versions()[-1])
+
+
+def write_inventory(folder: Path, **variables: object) -> str:
+    """An inventory with this one host; returns what to call it on pyinfra's command line."""
+    connection = {
+        "profile": "tiny-tp1",
+        "ansible_become": True,
+        "ansible_host": "127.0.0.1",
+        "ansible_port": Place(HOST).port,
+        "ansible_user": "deploy",
+        "ansible_ssh_private_key_file": str(KEY),
+        "ssh_known_hosts_file": str(KNOWN_HOSTS),
+        "ssh_strict_host_key_checking": "yes",
+    }
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": {HOST: connection | variables}}}))
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The host, with a release."""
+    hosts.up(HOST)
+    inventory = write_inventory(tmp_path_factory.mktemp("inventory"), hardware={"gpus": 0})
+    for role in ("base", "sglang", "cuda"):
+        done = pyinfra("-y", inventory, f"roles.{role}.tasks.{role}")
+        assert done.returncode == 0, told(done)
+    yield HOST
+    hosts.down(HOST)
