@@ -43,7 +43,7 @@ class Variables(Document):
     profiles: tuple[str, ...] = ()
     """Several profiles to serve at once, on GPUs that do not overlap, instead of `profile`."""
     hardware: Hardware | None = None
-    """What the host should have."""
+    """What the host should have. Without it the host's GPUs are taken as they are, and ceilings are not known."""
     sweep: tuple[str, ...] = ()
     """Profiles that sweep.py tries."""
     vary: dict[str, object] = Field(default_factory=dict)

@@ -113,7 +113,7 @@ def _exact(
         questions.append(question(model, profile, wish.hardware, catalogue, draft))
     answers = exact_answers(host, release.python, questions)
     if not answers:
-        return {}, f"the release {release.name} did not answer; deploy it first"
+        return {}, f"the release {release.name} does not answer; is it installed?"
     ranks = {profile.name: [one for one in answers if one.name == profile.name] for profile in estimated}
     return {name: Exact.of(found) for name, found in ranks.items() if found}, None
 

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
@@ -34,7 +35,7 @@ class Release:
         """The release that the lock of a version describes."""
         return cls(version, (_LOCKS / f"{version}.txt").read_text())
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.lock.encode()).hexdigest()
 
