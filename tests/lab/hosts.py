@@ -61,7 +61,7 @@ def reset(name: str) -> None:
     _end(Place(name))
     _begin(Place(name))
     # Not waited for; `down` finishes it if it is killed.
-    subprocess.Popen(["ionice", "--class", "idle", "rm", "-rf", TRASH], start_new_session=True)
+    do("setsid", "--fork", "ionice", "--class", "idle", "rm", "-rf", TRASH)
 
 
 def reboot(name: str = "lab") -> None:

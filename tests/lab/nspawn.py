@@ -35,15 +35,16 @@ def start(place: Place) -> None:
     ]
     with place.keeper.open("a") as keeper, place.console.open("w") as console:
         fcntl.flock(keeper, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        subprocess.Popen(
+        subprocess.run(
             [
+                *("setsid", "--fork"),
                 *(scope if _systemd_runs() else []),
                 *("sh", "-c", KEEPER, "keeper", str(place.keeper), *map(str, cgroups), "--", *nspawn),
             ],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            check=True,
             pass_fds=[keeper.fileno()],
             # A host's /tmp is on its disk, as Debian and Ubuntu have it.
             env=os.environ | {"SYSTEMD_NSPAWN_TMPFS_TMP": "0"},
