@@ -1,13 +1,12 @@
 """Variables of the role cuda."""
 
+import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from roles.cuda.versions import MINIMUM_DRIVER, TOOLKITS, major
 from roles.settings import RoleSettings
-
-BootParameter = Annotated[str, StringConstraints(pattern=r"^[\w.,:=/-]+$")]
 
 
 class CudaSettings(RoleSettings):
@@ -39,7 +38,7 @@ class CudaSettings(RoleSettings):
     """Turn off nvidia-uvm's heterogeneous memory management, which has hung multi-GPU hosts on PCIe."""
     sysctl: dict[Annotated[str, StringConstraints(pattern=r"^[\w./-]+$")], int | str] = Field(default_factory=dict)
     """Kernel settings to own, e.g. {kernel.numa_balancing: 0, vm.swappiness: 0}."""
-    boot_parameters: tuple[BootParameter, ...] = ()
+    boot_parameters: tuple[str, ...] = ()
     """Kernel boot parameters to add, e.g. [iommu=pt]; needs a reboot, by the rule of `cuda_reboot`."""
 
     @field_validator("toolkit_version")
@@ -57,6 +56,13 @@ class CudaSettings(RoleSettings):
         if info.data.get("toolkit") == "present" and not home:
             raise ValueError("with cuda_toolkit: present it must name the toolkit's directory")
         return home
+
+    @field_validator("boot_parameters")
+    @classmethod
+    def _are_words(cls, parameters: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [parameter for parameter in parameters if not re.fullmatch(r"[\w.,:=/-]+", parameter)]:
+            raise ValueError(f"a boot parameter is one word of letters, digits and . , : = / - , not {wrong[0]!r}")
+        return parameters
 
     @property
     def minimum_driver(self) -> str:

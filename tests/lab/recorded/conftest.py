@@ -1,6 +1,8 @@
 """A lab host of its own for these tests, with a release and its toolkit: GPUs are recorded, the rest is real."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from roles.sglang.release import Release, locked_versions
 from tests.lab import hosts
 from tests.lab.conftest import pyinfra, told
-from tests.lab.places import KEY, KNOWN_HOSTS, Place
+from tests.lab.places import CHECKOUT, KEY, KNOWN_HOSTS, Place
 
 HOST = "lab8"
 RELEASE = Release.of(locked_versions()[-1])
@@ -34,7 +36,7 @@ def write_inventory(folder: Path, **variables: object) -> str:
 @pytest.fixture(scope="session")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The host, with a release."""
-    hosts.up(HOST)
+    subprocess.run([sys.executable, "-m", "tests.lab", "up", HOST], cwd=CHECKOUT, check=True)
     inventory = write_inventory(tmp_path_factory.mktemp("inventory"), hardware={"gpus": 0})
     for role in ("base", "sglang", "cuda"):
         done = pyinfra("-y", inventory, f"roles.{role}.tasks.{role}")
