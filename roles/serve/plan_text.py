@@ -62,7 +62,7 @@ def _host(plan: Plan, width: int) -> Group:
     if shown:
         parts += [Text(), _table(shown, plan.choice, width), Text(_LEGEND, "dim")]
     if exact := [row for row in plan.rows if row.exact is not None]:
-        parts += [Text(), _exact_table(exact)]
+        parts += [Text(), Text("On each GPU, by SGLang's own code:"), _exact_table(exact)]
         parts += [Text(f"SGLang would not start {name}: {refusal}") for name, refusal in _refused(exact)]
     if plan.inexact is not None:
         parts += [Text(), Text(f"No exact figures: {plan.inexact}", "yellow")]
@@ -118,9 +118,9 @@ def _figures(row: Row, wide: bool) -> list[Text]:
 
 def _exact_table(rows: Sequence[Row]) -> Table:
     """The estimate beside what SGLang's own code says."""
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    grid.add_column("by SGLang's own code\nprofile", no_wrap=True)
-    for heading in ("weights\nGiB", "estimated\nGiB", "\ndifference", "KV bytes\nper token", "estimated\nper token"):
+    grid = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    grid.add_column("\nprofile", no_wrap=True)
+    for heading in ("weights\nGiB", "\nestimated", "\ndifference", "KV bytes\nper token", "\nestimated"):
         grid.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         if row.exact is None or row.memory is None or row.exact.refusal:
@@ -130,7 +130,7 @@ def _exact_table(rows: Sequence[Row]) -> Table:
             f"  {row.profile}",
             f"{exact.weights / GIB:.2f}",
             f"{memory.weights / GIB:.2f}",
-            f"{memory.weights / exact.weights - 1:+.2%}",
+            f"{round(memory.weights / exact.weights - 1, 4) + 0:+.2%}",
             f"{exact.kv_bytes_per_token:,}",
             f"{memory.kv_bytes_per_token:,}",
         )
@@ -163,7 +163,7 @@ def _unsuitable(rows: Sequence[Row]) -> list[Text]:
 
 def _choice(choice: Choice) -> list[RenderableType]:
     names = ", ".join(choice.profiles)
-    warnings: list[RenderableType] = [_item(warning, "yellow") for warning in choice.warnings]
+    warnings: list[RenderableType] = [Text(f"Warning: {warning}", "yellow") for warning in choice.warnings]
     if choice.refusals:
         return [Text(f"A deploy would refuse {names}:", "bold red"), *map(_item, choice.refusals), *warnings]
     if choice.changes is None:
@@ -174,13 +174,13 @@ def _choice(choice: Choice) -> list[RenderableType]:
     return [
         Text(f"For {names} a deploy would", "bold"),
         *map(_item, choice.changes),
-        *warnings,
         Text(f"Expected downtime: {downtime}.", "bold"),
+        *warnings,
     ]
 
 
-def _item(text: str, style: str = "") -> Padding:
-    return Padding(Text(f"- {text}", style), (0, 0, 0, 2))
+def _item(text: str) -> Padding:
+    return Padding(Text(f"- {text}"), (0, 0, 0, 2))
 
 
 def _rounded(value: float | None) -> str:

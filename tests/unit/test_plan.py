@@ -1,6 +1,7 @@
 """What a plan says of hosts, profiles and deploys."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from roles.files import File
 from roles.preflight.hardware import Hardware
 from roles.serve.candidate import Candidate
 from roles.serve.command import Command
+from roles.serve.exact import Answer
 from roles.serve.memory import Verdict
-from roles.serve.plan import Choice, Live, Plan, Row, best, changes, downtime, row
+from roles.serve.plan import Choice, Exact, Live, Plan, Row, best, changes, downtime, row
 from roles.serve.plan_text import as_json, as_text
 from roles.serve.planning import last_records
 from roles.serve.profile import Profile
@@ -186,9 +188,47 @@ REFUSED = Choice(("k26-tp8",), ("k26-tp8: out of memory",), (), None, None)
 SWITCH = Choice(("k26-tp8",), (), ("server.x: has no effect",), ("start sglang-k26-tp8.service",), 850.0)
 
 
+def exactly(one: Plan) -> Plan:
+    """A plan with exact figures, a hundredth above the estimated weights."""
+    rows = [
+        replace(row, exact=Exact("", memory.weights * 101 // 100, memory.kv_bytes_per_token)) if memory else row
+        for row in one.rows
+        for memory in [row.memory]
+    ]
+    return replace(one, rows=tuple(rows))
+
+
+def test_exact_figures_have_the_estimate_and_its_difference_beside_them() -> None:
+    lines = as_text([exactly(plan(SWITCH))], 80).splitlines()
+    [kimi] = [line.split() for line in lines if line.startswith("  k26-tp8 ")]
+    assert kimi == ["k26-tp8", "72.49", "71.78", "-0.99%", "35,136", "35,136"]
+    assert "+0.00%" in as_text([replace(plan(SWITCH), rows=(equal("k26-tp8"),))], 80)
+
+
+def equal(name: str) -> Row:
+    row = row_of(profile(name))
+    assert row.memory is not None
+    return replace(row, exact=Exact("", row.memory.weights + 1, row.memory.kv_bytes_per_token))
+
+
+def test_what_sglang_refuses_is_said_in_its_words() -> None:
+    refused = replace(row_of(profile("k26-tp8")), exact=Exact("ValueError: no", 0, 0))
+    text = as_text([replace(plan(SWITCH), rows=(refused,))], 80)
+    assert "SGLang would not start k26-tp8: ValueError: no" in text
+
+
+def test_of_several_ranks_the_one_with_most_counts() -> None:
+    ranks = [
+        Answer("p", rank, "0.5.23", weights=weights, kv_bytes_per_token=kv)
+        for rank, weights, kv in [(0, 5, 2), (1, 7, 1)]
+    ]
+    assert Exact.of(ranks) == Exact("", 7, 2)
+    assert Exact.of([*ranks, Answer("p", 2, "0.5.23", refusal="no")]).refusal == "no"
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_fits_the_terminal_and_names_every_profile_whole(width: int) -> None:
-    text = as_text([plan(SWITCH)], width)
+    text = as_text([exactly(plan(SWITCH))], width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     for name in site().profiles:
@@ -215,7 +255,10 @@ def test_each_reason_is_said_once() -> None:
         (REFUSED, ["A deploy would refuse k26-tp8:", "- k26-tp8: out of memory"]),
         (
             SWITCH,
-            ["For k26-tp8 a deploy would", "- start sglang-k26-tp8.service", "Expected downtime: about 14 min."],
+            [
+                "For k26-tp8 a deploy would\n  - start sglang-k26-tp8.service\nExpected downtime: about 14 min.",
+                "Warning: server.x: has no effect",
+            ],
         ),
         (Choice(("k26-tp8",), (), (), (), 0), ["k26-tp8 is served as declared: a deploy would change nothing."]),
         (Choice(("k26-tp8",), (), (), ("start x",), 0), ["Expected downtime: none."]),
