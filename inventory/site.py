@@ -66,6 +66,10 @@ class Target:
         """What the host should have, where its groups say so; else what it was seen to have."""
         return self.variables.hardware or self.found
 
+    @property
+    def has_gpus(self) -> bool:
+        return self.hardware is not None and self.hardware.gpus > 0
+
     def serving(self, profile: str) -> Target:
         """The same host with another profile wanted: how PREVIOUS becomes the name that the host remembers."""
         return replace(self, variables=self.variables.model_copy(update={"profile": profile}))
