@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,13 +37,16 @@ def check_port(host: Host, candidate: Candidate, leaving: Iterable[str]) -> None
     SGLang loads everything before it binds its port, and hangs for ever when that is taken.
     """
     program = f"""
-for pid in $(ss --no-header --listening --tcp --numeric --processes 'sport = :{candidate.command.port}' \\
-        | grep -o 'pid=[0-9]*' | cut -d = -f 2 | sort -u); do
+held=$(ss --no-header --listening --tcp --numeric --processes 'sport = :{candidate.command.port}')
+[ -n "$held" ] || exit 0
+pids=$(echo "$held" | grep -o 'pid=[0-9]*' | cut -d = -f 2 | sort -u)
+[ -n "$pids" ] || echo "- ? not to be seen from here"
+for pid in $pids; do
     unit=$(grep -o '[^/]*\\.service' "/proc/$pid/cgroup" | head -n 1)
-    echo "${{unit:-no unit}} $pid $(tr '\\0' ' ' < "/proc/$pid/cmdline" | cut -c 1-80)"
+    echo "${{unit:--}} $pid $(tr '\\0' ' ' < "/proc/$pid/cmdline" | cut -c 1-80)"
 done"""
     for line in run(host, program).splitlines():
-        unit, pid, command = line.replace("no unit", "-", 1).split(" ", 2)
+        unit, pid, command = line.split(" ", 2)
         if unit not in set(leaving):
             where = f"process {pid} ({command.strip()})" + ("" if unit == "-" else f" of {unit}")
             raise SwitchError(
@@ -163,8 +166,8 @@ def _last_lines(journal: str, number: int = 30) -> str:
     return "\n".join(f"  {line}" for line in journal.splitlines()[-number:])
 
 
-def smoke(host: Host, candidate: Candidate) -> None:
-    """The server's answers are real."""
+def smoke(host: Host, candidate: Candidate) -> Mapping[str, object]:
+    """The server's answers are real. Returns what it reports of its memory, as SGLang names it."""
     host.log("asking for real answers")
     settings = candidate.profile.smoke
     options = {
@@ -183,3 +186,4 @@ def smoke(host: Host, candidate: Candidate) -> None:
     if not verdict["passed"]:
         raise SwitchError("\n".join([f"{candidate.profile.name} does not answer as it must:", *verdict["reasons"]]))
     host.log(f"{settings.requests} short requests and others answered in {verdict['seconds']} s")
+    return dict(verdict["memory"])
