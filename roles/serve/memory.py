@@ -296,6 +296,11 @@ class Difference:
     def exceeds_band(self) -> bool:
         return abs(self.reported - self.predicted) > self.band
 
+    @property
+    def sentence(self) -> str:
+        band = f"error band {self.band:,.3g}"
+        return f"{self.name}: {self.reported:,.6g} reported, {self.predicted:,.6g} estimated, {band}"
+
 
 def compare(predicted: Estimate, reported: Mapping[str, object]) -> tuple[Difference, ...]:
     """The estimate against `memory_usage` of a started server's /server_info; sizes in GiB.

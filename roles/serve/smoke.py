@@ -3,7 +3,8 @@
     smoke.py URL MODEL [OPTIONS]      e.g. http://127.0.0.1:30000 kimi-k2.6 '{"concurrency": 16}'
 
 OPTIONS is a JSON object of the fields of Options. The API key, if any, is in the environment variable
-SLIPWAY_API_KEY. Prints one JSON object, {"passed": …, "reasons": […], "seconds": …}; exit status 0 if passed.
+SLIPWAY_API_KEY. Prints one JSON object, {"passed": …, "reasons": […], "seconds": …, "memory": {…}}; exit status 0 if
+passed. `memory` is what the server reports of its own; it proves nothing, but somebody may have predicted it.
 """
 
 import http.client
@@ -83,6 +84,13 @@ class Server:
         }
         said = json.loads(self._ask("POST", "/v1/chat/completions", asked))["choices"][0]["message"]
         return (said.get("reasoning_content") or "") + (said.get("content") or "")
+
+    def memory(self) -> dict[str, Any]:
+        """SGLang's `memory_usage` of its first rank: sizes in GiB, and tokens; {} where the server does not tell."""
+        try:
+            return dict(json.loads(self._ask("GET", "/server_info"))["internal_states"][0]["memory_usage"])
+        except (Failed, ValueError, LookupError, TypeError):
+            return {}
 
     def _completion(self, prompt: str, tokens: int) -> dict[str, Any]:
         # ignore_eos is SGLang's own: a model may want to stop at once, which would prove nothing.
@@ -205,7 +213,8 @@ def main(arguments: list[str]) -> int:
     server = Server(url, model, os.environ.get("SLIPWAY_API_KEY", ""), options.timeout)
     reasons = smoke(server, options)
     seconds = round(time.monotonic() - began, 1)
-    print(json.dumps({"passed": not reasons, "reasons": reasons, "seconds": seconds}))
+    memory = {} if reasons else server.memory()
+    print(json.dumps({"passed": not reasons, "reasons": reasons, "seconds": seconds, "memory": memory}))
     return 1 if reasons else 0
 
 

@@ -7,7 +7,7 @@ from pyinfra.api.host import Host
 from roles.remote import ConnectionLost, RemoteError, reconnect
 from roles.serve import steps
 from roles.serve.candidate import Candidate, outsiders, runs_as_declared
-from roles.serve.described import check_weights
+from roles.serve.described import check_weights, compare_memory
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import accepted
 from roles.serve.interruption import Interrupted, interruptible
@@ -54,7 +54,7 @@ def _serve(host: Host, candidates: Sequence[Candidate], before: ServeFacts, gate
         if not runs_as_declared(candidate, before.units):
             steps.check_released(host, candidate, leaving)
             steps.start(host, candidate)
-        steps.smoke(host, candidate)
+        compare_memory(host, candidate, steps.smoke(host, candidate))
         gate(host, candidate)
     steps.accept(host, candidates, outsiders(candidates, before.units))
 

@@ -1,7 +1,8 @@
-"""Before a switch the weights that have come are judged by what they say of themselves."""
+"""What weights and servers say of themselves is held against what was estimated."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -9,18 +10,22 @@ from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
+from pyinfra.connectors.fake import FakeConnector
 from pyinfra.context import ctx_state
 
 from inventory import SiteInventory
 from roles.serve.declared import declared
-from roles.serve.described import check_weights
+from roles.serve.described import check_weights, compare_memory
+from roles.serve.memory import compare, estimate
 from roles.serve.steps import SwitchError
 from roles.weights.config_files import config_files
 from roles.weights.layout import directory
 from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
-from tests.unit.shipped import rtx_pro_6000_x8, site
+from tests.unit.shipped import profile, rtx_pro_6000_x8, site
 
+HOST = rtx_pro_6000_x8()
+FIGURES = ("weight", "kvcache", "token_capacity")
 MODEL = site().models["kimi-k2.6"]
 TENSORS = {"language_model.model.layers.N.mlp.experts.N.up_proj.weight_packed I32": {"count": 1, "bytes": 1}}
 
@@ -32,20 +37,25 @@ def answer(of: Model, problems: Sequence[str] = ()) -> str:
     return f"::observed:: checkpoints\n{json.dumps(described)}"
 
 
-def check(said: str, **variables: Any) -> None:
-    """Judge Kimi's weights on a host of eight GPUs that says this of them."""
+@contextmanager
+def eight_gpus(said: str, **variables: Any) -> Iterator[Host]:
+    """A host of eight GPUs that says this of Kimi's weights."""
     data = {
         "fake_delay": 0,
         "fake_delay_jitter": 0,
         "fake_responses": {"::observed:: checkpoints": said},
         "profile": "k26-tp8",
-        "hardware": rtx_pro_6000_x8().model_dump(),
+        "hardware": HOST.model_dump(),
         **variables,
     }
     state = State(SiteInventory(site(), {"@fake/host": data}, {}, {}), Config())
     connect_all(state)
-    host: Host = next(iter(state.inventory))
     with ctx_state.use(state):
+        yield next(iter(state.inventory))
+
+
+def check(said: str, **variables: Any) -> None:
+    with eight_gpus(said, **variables) as host:
         check_weights(host, declared(host).candidates["k26-tp8"])
 
 
@@ -72,3 +82,24 @@ def test_weights_that_may_be_too_large_must_be_accepted() -> None:
 def test_weights_that_were_cut_off_are_refused() -> None:
     with pytest.raises(SwitchError, match=r"^k26-tp8: /w/a\.safetensors: truncated: it has 3 of 4 bytes$"):
         check(answer(MODEL, ["/w/a.safetensors: truncated: it has 3 of 4 bytes"]))
+
+
+def test_memory_as_estimated_is_not_spoken_of_and_other_memory_is(caplog: pytest.LogCaptureFixture) -> None:
+    reported = {
+        difference.name: difference.predicted
+        for difference in compare(estimate(MODEL, profile("k26-tp8"), HOST), dict.fromkeys(FIGURES, 0))
+    }
+    with eight_gpus(answer(MODEL)) as host:
+        candidate = declared(host).candidates["k26-tp8"]
+        compare_memory(host, candidate, reported)
+        assert "memory estimate" not in caplog.text
+        compare_memory(host, candidate, {**reported, "weight": reported["weight"] + 1})
+    assert "k26-tp8: the memory estimate is wrong: weight: 72.7" in caplog.text
+    assert "token_capacity" not in caplog.text
+
+
+def test_a_server_that_does_not_tell_is_not_compared() -> None:
+    with eight_gpus("") as host:
+        compare_memory(host, declared(host).candidates["k26-tp8"], {})
+        assert isinstance(host.connector, FakeConnector)
+        assert host.connector.executed_commands == []

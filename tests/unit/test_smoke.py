@@ -229,6 +229,24 @@ def test_the_key_comes_from_the_environment_and_the_verdict_is_one_json_object(
     assert (verdict["passed"], verdict["reasons"]) == (True, [])
 
 
+def test_what_a_server_tells_of_its_memory_is_in_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    class Telling(Healthy):
+        def do_GET(self) -> None:
+            if self.path == "/server_info":
+                self.answer(
+                    {"internal_states": [{"memory_usage": {"weight": 71.8}}, {"memory_usage": {"weight": 1}}]}
+                )
+            else:
+                super().do_GET()
+
+    memory = []
+    for handler in (Telling, Healthy):
+        with served(handler) as url:
+            assert smoke.main([url, "tiny", '{"requests": 2, "concurrency": 1}']) == 0
+            memory.append(json.loads(capsys.readouterr().out)["memory"])
+    assert memory == [{"weight": 71.8}, {}]
+
+
 @pytest.mark.parametrize("text", [MONTHS, "no no", "1, 2, 3, 4, 5", "März, April, Mai �", "..."])
 def test_ordinary_text_is_not_called_broken(text: str) -> None:
     assert smoke.broken(text) == ""
