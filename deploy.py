@@ -8,6 +8,7 @@ from roles.benchmark.tasks import benchmark, gate
 from roles.cuda.tasks import cuda
 from roles.flash_attn.tasks import flash_attn
 from roles.preflight.tasks import collective, preflight
+from roles.front.tasks import front
 from roles.serve.tasks import serve
 from roles.sglang.tasks import sglang
 from roles.weights.tasks import weights
@@ -22,3 +23,4 @@ if target(host).has_gpus:
 weights()
 serve(gate=gate)
 benchmark()
+front()

@@ -16,6 +16,7 @@ from roles.benchmark.settings import BenchmarkSettings
 from roles.cuda.settings import CudaSettings
 from roles.documents import Document, sentence
 from roles.flash_attn.settings import FlashAttnSettings
+from roles.front.settings import FrontSettings
 from roles.preflight.hardware import Hardware
 from roles.refusal import nearest
 from roles.serve.settings import ServeSettings
@@ -28,6 +29,7 @@ SETTINGS: Final[tuple[type[RoleSettings], ...]] = (
     BenchmarkSettings,
     CudaSettings,
     FlashAttnSettings,
+    FrontSettings,
     ServeSettings,
     SglangSettings,
     WeightsSettings,
