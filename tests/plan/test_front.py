@@ -61,7 +61,7 @@ def test_on_a_bare_host_gets_nginx_a_certificate_and_a_unit(deployed: Any) -> No
         "front | Let nginx run",
     ]
     text = "\n".join(outcome.commands)
-    assert text.index("systemctl mask --quiet --runtime nginx") < text.index("install nginx-light")
+    assert text.index("systemctl mask --quiet --runtime nginx") < text.index("--no-install-recommends")
 
 
 def test_a_host_that_is_right_is_not_changed(deployed: Any) -> None:
