@@ -38,6 +38,10 @@ _LEGEND = (
     "and its share of the ceiling; load: from start to ready."
 )
 
+_ALL = Text(
+    "`pyinfra INVENTORY deploy.py --dry` lists every operation, those on the system and the driver too.", "dim"
+)
+
 _STYLES = {Verdict.OK: "green", Verdict.TIGHT: "yellow", Verdict.NO: "red"}
 
 
@@ -169,13 +173,15 @@ def _choice(choice: Choice) -> list[RenderableType]:
     if choice.changes is None:
         return [Text(f"A deploy would serve {names}; what it would change is not known.", "bold"), *warnings]
     if not choice.changes:
-        return [Text(f"{names} is served as declared: a deploy would change nothing.", "bold green"), *warnings]
+        text = f"{names} is served as declared: a deploy would leave the server alone."
+        return [Text(text, "bold green"), *warnings, _ALL]
     downtime = f"about {_duration(choice.downtime_seconds)}" if choice.downtime_seconds else "none"
     return [
         Text(f"For {names} a deploy would", "bold"),
         *map(_item, choice.changes),
         Text(f"Expected downtime: {downtime}.", "bold"),
         *warnings,
+        _ALL,
     ]
 
 

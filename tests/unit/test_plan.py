@@ -260,7 +260,10 @@ def test_each_reason_is_said_once() -> None:
                 "Warning: server.x: has no effect",
             ],
         ),
-        (Choice(("k26-tp8",), (), (), (), 0), ["k26-tp8 is served as declared: a deploy would change nothing."]),
+        (
+            Choice(("k26-tp8",), (), (), (), 0),
+            ["k26-tp8 is served as declared: a deploy would leave the server alone.", "deploy.py --dry"],
+        ),
         (Choice(("k26-tp8",), (), (), ("start x",), 0), ["Expected downtime: none."]),
         (Choice(("k26-tp8",), (), (), None, None), ["what it would change is not known"]),
     ],
