@@ -21,7 +21,8 @@ from roles.benchmark.gate import judge
 from roles.benchmark.output import Output, memory, read_output
 from roles.benchmark.prediction import prediction
 from roles.benchmark.record import Environment, Prediction, Record, proof, proven
-from roles.benchmark.report import RESULTS, folder, write_report
+from roles.benchmark.report import write_report
+from roles.benchmark.results import RESULTS, folder
 from roles.benchmark.rounds import Level, repeats, warm_ups
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.table import table

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from jinja2 import Environment as Templates
 from jinja2 import FileSystemLoader, StrictUndefined
@@ -15,18 +14,11 @@ from jinja2 import FileSystemLoader, StrictUndefined
 from roles.benchmark import charts
 from roles.benchmark.gate import LATENCY, PERCENTILE, THROUGHPUT
 from roles.benchmark.record import Record
+from roles.benchmark.results import RESULTS
 from roles.benchmark.rounds import Point
 from roles.benchmark.statistics import Figure, Interval
 from roles.benchmark.sweep import Ranking, Sweep, pareto_set, rankings, tradeoff
 from roles.refusal import Refusal
-
-RESULTS: Final = Path("results")
-"""On the controller: every record and sweep, by host."""
-
-
-def folder(host: str) -> str:
-    """The name of a host's folder in `results/`."""
-    return host.replace("/", "_")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from roles.benchmark.facts import benchmark_facts
 from roles.benchmark.gate import judge
 from roles.benchmark.measuring import failed, keep, verify
 from roles.benchmark.record import Record
-from roles.benchmark.report import RESULTS, folder, write_report
+from roles.benchmark.report import write_report
+from roles.benchmark.results import RESULTS, folder
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Entry, Sweep, Trial, key, rankings, trials
 from roles.benchmark.table import ranking_table

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from pyinfra.api.host import Host
 
 from inventory import PREVIOUS, Target, target
 from inventory.site import SiteInventory
 from roles.benchmark.record import Name, Record
+from roles.benchmark.results import RESULTS, folder
 from roles.files import File
 from roles.preflight.report import Examination
 from roles.preflight.tasks import examine
@@ -35,9 +35,6 @@ from roles.weights.layout import directory
 from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
 
-RESULTS: Final = Path("results")
-"""On the controller: every benchmark record, by host."""
-
 
 @dataclass(frozen=True)
 class _Look:
@@ -59,7 +56,7 @@ def plan(host: Host) -> Plan:
     wish, declaration = target(host), declared(host)
     wish = replace(wish, models={**wish.models, **(look.described if look else {})})
     judged = {name: _judged(profile, wish, declaration, look) for name, profile in wish.profiles.items()}
-    records = last_records(RESULTS / host.name.replace("/", "_"))
+    records = last_records(RESULTS / folder(host.name))
     rows = {
         name: row(profile, *models_of(profile, wish), wish.hardware, judged[name].reasons, records.get(name, []))
         for name, profile in sorted(wish.profiles.items())

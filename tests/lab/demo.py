@@ -8,7 +8,7 @@ from pyinfra.api.state import State
 
 from inventory import load
 from roles.benchmark.record import Record
-from roles.benchmark.report import RESULTS, folder
+from roles.benchmark.results import RESULTS, folder
 from roles.benchmark.table import table
 from roles.serve.command import served_name
 from roles.serve.declared import declared, wanted_names

@@ -12,7 +12,7 @@ import pytest
 from roles.benchmark import sweeping
 from roles.benchmark.facts import BenchmarkFacts
 from roles.benchmark.record import Record
-from roles.benchmark.report import RESULTS
+from roles.benchmark.results import RESULTS
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Sweep, Trial
 from roles.files import File
