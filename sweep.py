@@ -2,9 +2,11 @@
 
 from roles.base.tasks import base
 from roles.benchmark.tasks import sweep
+from roles.preflight.tasks import preflight
 from roles.sglang.tasks import sglang
 from roles.weights.tasks import weights
 
+preflight()
 base()
 sglang()
 weights()
