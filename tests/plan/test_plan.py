@@ -1,6 +1,7 @@
 """plan.py as pyinfra runs it: for hosts that answer and for hosts that do not."""
 
 import json
+import re
 import runpy
 import socket
 from collections.abc import Iterator, Sequence
@@ -131,7 +132,7 @@ def test_a_host_that_answers_is_asked_and_not_changed(
 def answering(folder: Path, *, declared: bool = True, recorded: str = "rtx_pro_6000_x8", **responses: str) -> Path:
     """An inventory of one host with GPUs that answers: `responses` by the name of an observation's first program."""
     looks = {f"::observed:: {name.replace('_', '-')}": text for name, text in responses.items()}
-    looks["::observed:: nvidia-smi"] = (HOSTS / f"{recorded}.txt").read_text()
+    looks["::observed:: nvidia-smi"] = re.sub(r"\x1b\[\d*m", "", (HOSTS / f"{recorded}.txt").read_text())
     looks["::observed::"] = "\n".join(BARE)
     host = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": looks}
     group = "rtx_pro_6000_x8" if declared else "others"
