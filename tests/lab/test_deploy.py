@@ -1,11 +1,11 @@
 """The main job from end to end, in the order in which a user meets it. Each test goes on where the last one ended."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
+from roles.benchmark.record import Record
 from tests.lab import hosts
 from tests.lab.conftest import ROOT, Run, ask_hosts, deploy, pyinfra, told
 
@@ -44,9 +44,9 @@ def test_the_host_itself_says_that_all_of_it_is_true() -> None:
 def test_a_record_was_brought_back() -> None:
     records = sorted((ROOT / "results/lab").glob("*.json"))
     assert records
-    record = json.loads(records[-1].read_text())
-    assert record["verdict"]["accepted"]
-    assert record["rows"]
+    record = Record.read_json(records[-1].read_text(), records[-1].name)
+    assert record.accepted
+    assert {point.concurrency for point in record.points()} == {1, 8}
 
 
 def test_switching_the_profile_and_going_back() -> None:
