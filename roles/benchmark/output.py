@@ -92,7 +92,7 @@ def memory(server: dict[str, JsonValue]) -> dict[str, float]:
         "weights_gib": max(_number(usage.get("weight")) for usage in usages),
         "kv_cache_gib": max(_number(usage.get("kvcache")) for usage in usages),
         "graphs_gib": max(_total(usage.get("graph")) for usage in usages),
-        "free_at_start_gib": min(_number(usage.get("startup_available")) for usage in usages),
+        "free_when_ready_gib": min(_number(usage.get("startup_available")) for usage in usages),
     }
     return {**largest, "kv_cache_tokens": min(_number(usage.get("token_capacity")) for usage in usages)}
 

@@ -32,6 +32,6 @@ def _memory(profile: Profile, model: Model, draft: Model | None, hardware: Hardw
     return {
         "weights_gib": expected.weights / GIB,
         "kv_cache_gib": expected.kv_cache / GIB,
-        "free_at_start_gib": expected.free_at_start / GIB,
+        "free_when_ready_gib": (expected.outside - expected.buffers_total) / GIB,
         "kv_cache_tokens": expected.tokens,
     }

@@ -46,7 +46,7 @@ def test_memory_is_that_of_the_rank_that_has_most_and_the_fewest_tokens() -> Non
             "memory_usage": {
                 "weight": weight,
                 "kvcache": 20.0,
-                "startup_available": 93.3,
+                "startup_available": 9.3,
                 "token_capacity": tokens,
                 "graph": {"decode": 0.5, "prefill": 1.0},
             }
@@ -56,7 +56,7 @@ def test_memory_is_that_of_the_rank_that_has_most_and_the_fewest_tokens() -> Non
         "weights_gib": 58.0,
         "kv_cache_gib": 20.0,
         "graphs_gib": 1.5,
-        "free_at_start_gib": 93.3,
+        "free_when_ready_gib": 9.3,
         "kv_cache_tokens": 900,
     }
     assert memory({}) == {}
