@@ -43,7 +43,7 @@ quick: .venv/synced ## Run the tests that need no host
 
 test: ## Check style and types, run every test, and remove the lab, also after a failure
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \
-	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest tests/lab
+	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest tests/programs tests/lab
 
 lock: | $(UV) ## Resolve roles/sglang/locks/*.in into locks with hashes
 	cd roles/sglang/locks && for wanted in *.in; do \

@@ -46,7 +46,7 @@ class Pyinfra:
 
 @pytest.fixture(scope="module")
 def pyinfra() -> Iterator[Pyinfra]:
-    command = [sys.executable, str(ROOT / "tests/unit/pyinfra_server.py")]
+    command = [sys.executable, str(ROOT / "tests/programs/pyinfra_server.py")]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         yield Pyinfra(server)
 
