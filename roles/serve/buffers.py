@@ -18,10 +18,10 @@ MIB: Final = 2**20
 GIB: Final = 2**30
 
 PREFILL_GRAPH: Final = 1.5 * GIB
-"""Measured 1.44 GiB with grouped and with sparse attention; also SGLang's own reserve for MLA."""
+"""Measured 1.33 to 1.44 GiB with grouped and with sparse attention, 1.67 with experts; SGLang reserves as much."""
 DECODE_GRAPH_PER_REQUEST: Final = 1.5 * MIB
 DECODE_GRAPH: Final = 0.1 * GIB
-"""Measured 0.25 to 0.73 GiB at 256 requests, 0.27 at 64, page tables included."""
+"""Measured 0.21 GiB (grouped) to 0.56 (sparse) at 256 requests, 0.08 to 0.20 at 64, attention's buffers aside."""
 RUNTIME: Final = 0.35 * GIB
 """Measured 0.13 to 0.34 GiB between the last captured graph and ready."""
 COMMUNICATION: Final = 0.65 * GIB
@@ -41,6 +41,8 @@ class Buffer:
     bytes: int
     grows_with: str
     """The flag to lower when it does not fit; empty where none helps."""
+    captured: bool = False
+    """SGLang reports it as memory of its CUDA graphs, because it allocates it while it captures them."""
 
 
 def buffers(
@@ -56,9 +58,9 @@ def buffers(
     ]
     if sizing.decode_batch:
         size = DECODE_GRAPH + DECODE_GRAPH_PER_REQUEST * sizing.decode_batch
-        found.append(Buffer("decode graphs", int(size), "cuda_graph_max_bs_decode"))
+        found.append(Buffer("decode graphs", int(size), "cuda_graph_max_bs_decode", captured=True))
     if sizing.prefill_graph:
-        found.append(Buffer("prefill graphs", int(PREFILL_GRAPH), "chunked_prefill_size"))
+        found.append(Buffer("prefill graphs", int(PREFILL_GRAPH), "chunked_prefill_size", captured=True))
     if parallelism.tp * parallelism.pp > 1:
         found.append(Buffer("communication", int(COMMUNICATION), ""))
     return tuple(found)
@@ -91,19 +93,21 @@ def _attention(
             heads = ceil(a.num_attention_heads / parallelism.attn_tp)
             width = (a.kv_lora_rank if a.is_latent else a.head_dim) or 0
             partial = rows * heads * _kv_splits(model, sizing, hardware) * (width + 1) * 4
-            yield Buffer("decode attention, partial results", partial, "cuda_graph_max_bs_decode")
-            yield Buffer("decode attention, indices", rows * sizing.context_length * 8, "cuda_graph_max_bs_decode")
+            yield Buffer("decode attention, partial results", partial, "cuda_graph_max_bs_decode", captured=True)
+            indices = rows * sizing.context_length * 8
+            yield Buffer("decode attention, indices", indices, "cuda_graph_max_bs_decode", captured=True)
         case "flashinfer":
             workspace = FLASHINFER_WORKSPACE.get(a.model_type, FLASHINFER_WORKSPACE_DEFAULT)
             yield Buffer("attention workspace", workspace, "")
-            yield Buffer("decode attention, indices", rows * sizing.context_length * 4, "cuda_graph_max_bs_decode")
+            indices = rows * sizing.context_length * 4
+            yield Buffer("decode attention, indices", indices, "cuda_graph_max_bs_decode", captured=True)
         case _:
             pages = ceil(sizing.context_length / sizing.page_size)
-            yield Buffer("decode attention, page table", rows * pages * 4, "cuda_graph_max_bs_decode")
+            yield Buffer("decode attention, page table", rows * pages * 4, "cuda_graph_max_bs_decode", captured=True)
     if sizing.attention_backend == "fa3" and a.is_latent and ELEMENT_BYTES[sizing.kv_cache_dtype] == 1:
         # FlashAttention-3 reads no fp8 latent: each decode step casts one layer's whole pool to bf16.
         width = (a.kv_lora_rank or 0) + (a.qk_rope_head_dim or 0)
-        yield Buffer("KV cache of one layer as bf16", tokens * width * 2, "kv_cache_dtype")
+        yield Buffer("KV cache of one layer as bf16", tokens * width * 2, "kv_cache_dtype", captured=True)
 
 
 def _kv_splits(model: Model, sizing: Sizing, hardware: Hardware) -> int:

@@ -26,6 +26,8 @@ CONTEXT: Final = 1230 * MIB
 """Gone before weights load: driver and CUDA context (H200: 143771 MiB in all, 139.20 GiB free)."""
 COMMUNICATORS: Final = 1118 * MIB
 """And what NCCL takes with several GPUs (eight RTX PRO 6000: 97887 MiB in all, 93.30 GiB free)."""
+BEFORE_WEIGHTS: Final = 123 * MIB
+"""Gone after B was measured and before weights load (one H200, SGLang 0.5.17: 139.08 of 139.20 GiB are left)."""
 MULTIMODAL: Final = 100 * MIB
 """Kept out of the KV cache for the vision tower's embeddings (`SGLANG_VLM_CACHE_SIZE_MB`)."""
 
@@ -164,7 +166,8 @@ def estimate(
     cells = _cells(model, profile, parallelism, sizing, draft)
     cell = max(cells)
 
-    held = max(stage.total for stage in stages) + (MULTIMODAL if _is_multimodal(model, profile) else 0)
+    held = max(stage.total for stage in stages) + BEFORE_WEIGHTS
+    held += MULTIMODAL if _is_multimodal(model, profile) else 0
     band_start = BAND_START_SEVERAL if several and free_at_start is None else BAND_START
     band_kv = int(band_start + BAND_WEIGHTS * held)
 
@@ -312,7 +315,7 @@ def compare(predicted: Estimate, reported: Mapping[str, object]) -> tuple[Differ
     kv_cache = predicted.tokens * predicted.kv_bytes_per_stage[0]
     tokens_band = TOKENS_BAND * predicted.tokens + predicted.band_kv / predicted.kv_bytes_per_token
     kv_band = (TOKENS_BAND * kv_cache + predicted.band_kv) / GIB
-    graphs = sum(b.bytes for b in predicted.buffers if b.name.endswith(" graphs"))
+    graphs = sum(buffer.bytes for buffer in predicted.buffers if buffer.captured)
     lines = [
         ("weight", weights / GIB, _number(reported.get("weight")), 0.01 * weights / GIB),
         ("kvcache", kv_cache / GIB, _number(reported.get("kvcache")), kv_band),
