@@ -53,7 +53,7 @@ def figures(expected: Estimate, usage: Mapping[str, object], log: str) -> tuple[
         Figure("KV bytes per token", expected.kv_bytes_per_stage[0], round(cache * GIB / tokens) if tokens else 0),
         Figure("KV tokens", expected.tokens, tokens),
         Figure("KV cache", expected.tokens * expected.kv_bytes_per_stage[0] / GIB, cache),
-        Figure("graphs", sum(b.bytes for b in expected.buffers if b.name.endswith(" graphs")) / GIB, captured),
+        Figure("graphs", sum(b.bytes for b in expected.buffers if b.captured) / GIB, captured),
         Figure("free when ready", when_ready / GIB, free.get("free when ready", 0.0)),
     ]
     if "free after weights" in free and tokens and expected.mem_fraction_static < 1:

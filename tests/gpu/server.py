@@ -37,6 +37,8 @@ class Server:
     used_before_mib: int
     result: str = ""
     """As systemd would call the end of a start that failed."""
+    on_gpus: frozenset[int] = frozenset()
+    """Its processes that the driver listed when it was ready."""
 
     def wait(self, limit: int) -> bool:
         """Follow the start as the product does, until the server answers or never will."""
@@ -54,6 +56,7 @@ class Server:
                 lines.terminate()
         ended = self.process.poll()
         self.result = "timeout" if waiting.returncode == TIMED_OUT else "signal" if (ended or 0) < 0 else "exit-code"
+        self.on_gpus = frozenset(set(ready.family(self.process.pid)) & gpus.processes())
         return status == 0
 
     def why(self) -> Explanation:
@@ -67,32 +70,29 @@ class Server:
 
     def stop(self) -> str:
         """End it as the unit would: SIGTERM for the main process, SIGKILL for what is left. What is not proved."""
-        family = set(ready.family(self.process.pid))
-        listed = family & gpus.processes()
         self.process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_LIMIT)
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        return _left(family, listed, self.used_before_mib)
+        return self._left()
 
+    def _left(self) -> str:
+        """Wait until the GPUs are free of it; what is left when the driver had its time."""
+        end = time.monotonic() + RELEASE_LIMIT
+        while left := self._on_gpus():
+            if time.monotonic() > end:
+                return left
+            time.sleep(0.2)
+        return ""
 
-def _left(family: set[int], listed: set[int], before_mib: int) -> str:
-    """Wait until the GPUs are free of a server's processes; what is left when the driver had its time."""
-    end = time.monotonic() + RELEASE_LIMIT
-    left = ""
-    while time.monotonic() < end:
-        if listed:
-            still = family & gpus.processes()
-            left = f"processes {sorted(still)} on a GPU" if still else ""
-        else:
-            more = gpus.used_mib() - before_mib
-            left = f"{more} MiB more in use than before" if more > SLACK_MIB else ""
-        if not left:
-            break
-        time.sleep(0.2)
-    return left
+    def _on_gpus(self) -> str:
+        if self.on_gpus:
+            still = self.on_gpus & gpus.processes()
+            return f"processes {sorted(still)} on a GPU" if still else ""
+        more = gpus.used_mib() - self.used_before_mib
+        return f"{more} MiB more in use than before" if more > SLACK_MIB else ""
 
 
 @contextmanager
