@@ -123,6 +123,8 @@ def in_words(annotation: Any) -> str:
         return WORDS[annotation]
     arguments = [argument for argument in typing.get_args(annotation) if argument not in (types.NoneType, ...)]
     match typing.get_origin(annotation):
+        case typing.Annotated:
+            return in_words(arguments[0])
         case typing.Literal:
             return " or ".join(f"`{argument}`" for argument in arguments)
         case types.UnionType | typing.Union:

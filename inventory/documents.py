@@ -7,6 +7,7 @@ from typing import Final
 
 from inventory.problems import Problems
 from inventory.site import PREVIOUS
+from inventory.text import control_characters
 from inventory.yamlfile import read_mapping, shown
 from roles.refusal import Refusal, nearest
 from roles.serve.command import RESERVED
@@ -75,6 +76,9 @@ def _read(files: Mapping[str, Path], problems: Problems) -> dict[str, dict[str, 
             values = read_mapping(path)
             if "name" in values:
                 raise Refusal(f"{shown(path)}: name: not accepted, because it is the file's name")
+            for key, value in values.items():
+                for wrong in control_characters(value, key):
+                    problems.add(f"{shown(path)}: {wrong}")
             read[name] = values
     return read
 

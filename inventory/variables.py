@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from inventory.connection import ALIASES, PYINFRA, Connection
 from inventory.problems import Problems
 from inventory.site import PREVIOUS
+from inventory.text import control_characters
 from inventory.values import Value, Values
 from roles.base.settings import BaseSettings
 from roles.benchmark.settings import BenchmarkSettings
@@ -76,6 +77,9 @@ def check(host: str, values: Values, profiles: Iterable[str], problems: Problems
             problems.add(f"{value.source}: {name}: not accepted as a variable's name, because pyinfra uses it")
         elif name not in KNOWN and name not in PYINFRA:
             problems.add(f"{value.source}: {value.written}: unknown variable; {_nearest_variable(value.written)}")
+        elif name in KNOWN:
+            for wrong in control_characters(value.value, value.written):
+                problems.add(f"{value.source}: {wrong}")
     for (document, prefix), names in zip(_DOCUMENTS, _NAMES, strict=True):
         own = {name.removeprefix(prefix): values[name].value for name in names if name in values}
         try:

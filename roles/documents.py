@@ -1,12 +1,15 @@
 """Typed documents: whatever a user writes in YAML becomes one of these, or a refusal."""
 
 from collections.abc import Mapping
-from typing import Self, get_args
+from typing import Annotated, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
 from roles.refusal import Refusal, nearest
+
+EnvironmentVariables = dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
+"""Values by name, where systemd would leave out, without an error, what has another name."""
 
 
 class Document(BaseModel):

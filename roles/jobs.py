@@ -44,6 +44,7 @@ def _start_and_follow(job: Job) -> str:
     settings = " ".join(f"--setenv={shlex.quote(f'{name}={value}')}" for name, value in job.environment.items())
     for name, path in job.credentials.items():
         settings += f" --property=LoadCredential={shlex.quote(f'{name}:{path}')}"
+    command = shlex.quote(job.command.replace("$", "$$"))  # systemd would replace variables before the shell does
     # RemainAfterExit keeps the result until it is read; the journal is read from this start on.
     return f"""
 ask() {{ systemctl show --property="$1" --value {unit}; }}
@@ -51,7 +52,7 @@ forget() {{ systemctl stop {unit}; systemctl reset-failed {unit}; }} 2>/dev/null
 if [ "$(ask SubState)" != running ]; then
     forget
     systemd-run --quiet --unit={unit} --service-type=exec --remain-after-exit \\
-        --uid={job.user} --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {shlex.quote(job.command)} || exit 1
+        --uid={job.user} --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {command} || exit 1
 fi
 journalctl --follow --lines=all --output=cat _SYSTEMD_INVOCATION_ID="$(ask InvocationID)" & follower=$!
 while [ "$(ask SubState)" = running ]; do sleep 0.5; done

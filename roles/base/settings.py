@@ -1,6 +1,8 @@
 """Variables of the role base."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import StringConstraints
 
 from roles.settings import RoleSettings
 
@@ -10,5 +12,5 @@ class BaseSettings(RoleSettings):
 
     prefix: ClassVar[str] = "base_"
 
-    packages: tuple[str, ...] = ()
+    packages: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*(:[a-z0-9]+)?$")], ...] = ()
     """Packages of the distribution to install besides those that Slipway needs itself."""

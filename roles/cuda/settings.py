@@ -9,6 +9,9 @@ from roles.cuda.versions import MINIMUM_DRIVER, TOOLKITS, major
 from roles.settings import RoleSettings
 
 
+OneLine = Annotated[str, StringConstraints(pattern=r"^[^\n]*$")]
+
+
 class CudaSettings(RoleSettings):
     """The NVIDIA driver, the host settings around it, and the CUDA toolkit."""
 
@@ -36,7 +39,10 @@ class CudaSettings(RoleSettings):
     """Power limit of every GPU in W; unset: left alone."""
     uvm_disable_hmm: bool = False
     """Turn off nvidia-uvm's heterogeneous memory management, which has hung multi-GPU hosts on PCIe."""
-    sysctl: dict[Annotated[str, StringConstraints(pattern=r"^[\w./-]+$")], int | str] = Field(default_factory=dict)
+    sysctl: dict[
+        Annotated[str, StringConstraints(pattern=r"^[\w./-]+$")],
+        int | Annotated[str, StringConstraints(pattern=r"^[^\n]*$")],
+    ] = Field(default_factory=dict)
     """Kernel settings to own, e.g. {kernel.numa_balancing: 0, vm.swappiness: 0}."""
     boot_parameters: tuple[str, ...] = ()
     """Kernel boot parameters to add, e.g. [iommu=pt]; needs a reboot, by the rule of `cuda_reboot`."""

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from roles.documents import EnvironmentVariables
 from roles.flash_attn.wheels import locked_versions
 from roles.refusal import nearest
 from roles.settings import RoleSettings
@@ -23,7 +24,7 @@ class FlashAttnSettings(RoleSettings):
     """With `flash_attn: wheel`: its URL, or its path on the host."""
     attn_wheel_sha256: str = Field(default="", validate_default=True, pattern=r"^([0-9a-f]{64})?$")
     """With `flash_attn: wheel`: the file's SHA-256."""
-    attn_environment: dict[str, str] = Field(default_factory=dict)
+    attn_environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment variables of the build, over those that Slipway sets, e.g. {MAX_JOBS: "8"}."""
 
     @field_validator("attn", mode="before")

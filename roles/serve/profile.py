@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from roles.benchmark.benchmark import Benchmark
-from roles.documents import Document
+from roles.documents import Document, EnvironmentVariables
 
 Flag = bool | int | float | str | list[int] | list[str] | dict[str, object]
 
@@ -52,7 +52,7 @@ class Profile(Document):
     """Which of the host's GPUs."""
     server: dict[str, Flag] = Field(default_factory=dict)
     """SGLang's own flags in snake case, e.g. `tp_size: 8`; checked against the catalogue of the release."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment variables of the server."""
     smoke: Smoke = Smoke.model_validate({})
     """What a started server must answer."""

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from roles.documents import EnvironmentVariables
 from roles.secret import Secret
 from roles.settings import RoleSettings
 
@@ -26,7 +27,7 @@ class ServeSettings(RoleSettings):
     """Address to listen on. One that others reach needs `serve_api_key`, or `serve_open: true`."""
     port: int = Field(30000, gt=0, lt=65536)
     """Port to listen on, unless the profile says `server: {port: …}`."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment variables of every server on the host; a profile's own win."""
     ready_limit: int | None = Field(None, gt=0)
     """Seconds that a server may take to get ready; computed from the size of the weights when not given."""

@@ -35,7 +35,8 @@ class UnitState:
 
 def quoted(text: str) -> str:
     """`text` as one word of a unit file: nothing in it is expanded (systemd.syntax(7), systemd.service(5))."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r")  # either ends a line for systemd
     return f'"{escaped}"' if not escaped or set(escaped) & set(" \t;'\"#\\") else escaped
 
 

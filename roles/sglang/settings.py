@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from roles import paths
+from roles.documents import EnvironmentVariables
 from roles.refusal import nearest
 from roles.settings import RoleSettings
 from roles.sglang.release import locked_versions
@@ -19,7 +20,7 @@ class SglangSettings(RoleSettings):
     """Version of SGLang: one that `roles/sglang/locks` has a lock of."""
     uv_cache: str = Field(f"{paths.PROGRAMS}/uv-cache", pattern="^/")
     """Where uv keeps what it downloaded. On the filesystem of the releases its files are linked, else copied."""
-    installer_environment: dict[str, str] = Field(default_factory=dict)
+    installer_environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment of pip and uv: proxies, certificates, another package index, e.g. `HTTPS_PROXY`."""
 
     @field_validator("version")

@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from roles import paths
+from roles.documents import EnvironmentVariables
 from roles.settings import RoleSettings
 
 
@@ -19,7 +20,7 @@ class WeightsSettings(RoleSettings):
     """The Hugging Face hub, or a mirror that answers as it does (what others set as `HF_ENDPOINT`)."""
     token_file: str = Field("/etc/slipway/hub-token", pattern=r"^/[^\n:]*[^/\n:]$")
     """File on the host with a token for the hub, for repositories that ask for one; used if it is there."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment of the download: proxies, certificates, e.g. `HTTPS_PROXY`. Not for secrets: the host shows it."""
     remove_old: bool = False
     """Remove the weights that no profile, no unit and no running server refers to, instead of naming them."""

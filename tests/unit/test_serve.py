@@ -137,6 +137,7 @@ def test_of_two_units_on_the_same_gpus_exactly_one_waits_for_the_other(gpu_host:
         ("100%", "100%%"),
         ("a\\b", '"a\\\\b"'),
         ("line\nExecStartPre=/bin/false", '"line\\nExecStartPre=/bin/false"'),
+        ("line\rExecStartPre=/bin/false", '"line\\rExecStartPre=/bin/false"'),
         ("", '""'),
     ],
 )
