@@ -43,17 +43,17 @@ class Run:
             (programs / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
 
-    def __call__(self, name: str) -> tuple[int, dict[str, object]]:
+    def __call__(self, *chosen: str) -> tuple[int, dict[str, object]]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        words = ["--runtime", str(self.folder / "bin/python"), "--case", name, "--port", str(port)]
+        words = ["--runtime", str(self.folder / "bin/python"), "--port", str(port), *chosen]
         status = main([*words, "--out", str(self.folder / "out")])
         return status, json.loads((self.folder / "out/results.jsonl").read_text())
 
 
 def test_a_server_is_held_against_its_estimate_and_leaves_nothing(run: Run) -> None:
-    status, outcome = run("dense")
+    status, outcome = run("--case", "dense")
 
     assert (status, outcome["came"], outcome["left after the stop"]) == (0, READY, "")
     figures = {name: (predicted, reported) for name, predicted, reported in outcome["figures"]}  # type: ignore[attr-defined]
@@ -62,15 +62,24 @@ def test_a_server_is_held_against_its_estimate_and_leaves_nothing(run: Run) -> N
     assert outcome["outside its band"] == []
 
 
-@pytest.mark.parametrize("name", ["unknown-flag", "port-in-use", "no-weights"])
+@pytest.mark.parametrize("name", ["unknown-flag", "port-in-use"])
 def test_a_failure_is_explained_as_on_a_host(run: Run, name: str) -> None:
-    status, outcome = run(name)
+    status, outcome = run("--case", name)
 
     assert (status, outcome["came"]) == (0, outcome["expected"])
 
 
 def test_a_failure_that_nobody_expected_is_told(run: Run) -> None:
-    assert run("dense-too-low")[0] == 1
+    assert run("--case", "dense-too-low")[0] == 1
+
+
+def test_a_shipped_profile_is_served_with_fewer_layers(run: Run) -> None:
+    _, outcome = run("--profile", "k26-tp8", "--dummy-layers", "2")
+    config = json.loads((run.folder / "out/work/k26-tp8/model/config.json").read_text())
+
+    assert outcome["came"] == READY
+    assert (config["num_hidden_layers"], config["hidden_size"]) == (2, 7168)
+    assert "--tp-size" in outcome["command"]  # type: ignore[operator]
 
 
 def test_what_is_expected_of_an_edge_is_what_the_estimate_says() -> None:

@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
 def main() -> None:
     if "--no-such-flag" in WORDS:
         sys.exit("sglang serve: error: unrecognized arguments: --no-such-flag 3")
-    assert json.loads((Path(value("--model-path")) / "config.json").read_text())["hidden_size"] == 4096
+    assert json.loads((Path(value("--model-path")) / "config.json").read_text())["hidden_size"]
     print("[2026-11-30 20:00:00] Load weight begin. avail mem=139.08 GB", flush=True)
     if value("--load-format") != "dummy":
         print(f"RuntimeError: Cannot find any model weights with `{value('--model-path')}`", flush=True)
