@@ -5,9 +5,11 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+AUDIT = $(UV) run --quiet --locked --isolated --only-group audit
+RELEASE = $(or $(PYTHON),$(error PYTHON: the Python of an installed release is required))
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help demo lab lab-down lint format docs oracle quick test report lock catalogue clean
+.PHONY: help demo lab lab-down lint format docs oracle quick test audit sbom report lock catalogue clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +38,7 @@ docs: .venv/synced ## Write the variable tables anew
 	$(BIN)/python -m docs.generate
 
 oracle: .venv/synced ## Ask SGLang's own code what the memory tests take for true: PYTHON=RELEASE/bin/python
-	$(BIN)/python -m tests.oracle $(or $(PYTHON),$(error PYTHON: the Python of an installed release is required))
+	$(BIN)/python -m tests.oracle $(RELEASE)
 
 quick: .venv/synced ## Run the tests that need no host
 	$(BIN)/pytest
@@ -63,6 +65,19 @@ catalogue: | $(UV) ## Describe SGLang's flags, asked from a release's Python: PY
 	"$$python" roles/sglang/introspect.py 2> "$$scratch/log" > "$$scratch/flags" || { cat "$$scratch/log"; exit 1; }; \
 	cp "$$scratch/flags" "roles/sglang/catalogue/$$version.json"; \
 	echo "roles/sglang/catalogue/$$version.json: what it cannot tell is kept by hand in $$version.notes.yml"
+
+audit: | $(UV) ## Look up known vulnerabilities of all that is installed, on the controller and on hosts
+	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	$(UV) export --quiet --locked --all-groups --no-emit-project --output-file "$$scratch/controller.txt" || exit; \
+	for lock in "$$scratch/controller.txt" .ci/uv.txt roles/*/locks/*.txt; do \
+	    echo "$${lock#"$$scratch/"}:"; \
+	    $(AUDIT) pip-audit --strict --disable-pip --require-hashes --progress-spinner off --requirement "$$lock" || failed=1; \
+	done; exit $${failed:-0}
+
+sbom: | $(UV) ## List a release's packages as CycloneDX, and their licences: PYTHON=RELEASE/bin/python
+	@mkdir -p results
+	@$(AUDIT) cyclonedx-py environment --output-reproducible --output-file results/sbom.cdx.json $(RELEASE)
+	@$(AUDIT) pip-licenses --python=$(RELEASE) --with-urls --format=markdown --output-file=results/licences.md
 
 report: .venv/synced ## Write results/report.html and results/report.md from all records
 	@$(BIN)/python -m roles.benchmark.report
