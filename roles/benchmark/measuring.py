@@ -21,7 +21,6 @@ from roles.benchmark.gate import judge
 from roles.benchmark.output import Output, memory, read_output
 from roles.benchmark.prediction import prediction
 from roles.benchmark.record import Environment, Prediction, Record, proof, proven
-from roles.benchmark.report import write_report
 from roles.benchmark.results import RESULTS, folder
 from roles.benchmark.rounds import Level, repeats, warm_ups
 from roles.benchmark.settings import BenchmarkSettings
@@ -183,6 +182,8 @@ def keep(host: Host, record: Record) -> None:
     local = RESULTS / folder(record.host) / record.name
     local.parent.mkdir(parents=True, exist_ok=True)
     local.write_text(record.to_json(), encoding="utf-8")
-    write_report()
     for command in write(File(f"{RECORDS}/{record.name}", record.to_json())):
         run(host, command)
+    from roles.benchmark.report import write_report  # here, because drawing takes a second to import
+
+    write_report()

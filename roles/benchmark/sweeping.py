@@ -14,7 +14,6 @@ from roles.benchmark.facts import benchmark_facts
 from roles.benchmark.gate import judge
 from roles.benchmark.measuring import failed, keep, verify
 from roles.benchmark.record import Record
-from roles.benchmark.report import write_report
 from roles.benchmark.results import RESULTS, folder
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Entry, Sweep, Trial, key, rankings, trials
@@ -61,6 +60,8 @@ def sweep(host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
         whole = False
     finally:
         restored = _restore(host, before, tried)
+        from roles.benchmark.report import write_report  # here, because drawing takes a second to import
+
         write_report()
     _show(host, _state(path) or state)
     return whole and restored

@@ -116,11 +116,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
         "run": run,
         "keep": keep,
         "verify": verify,
-        "write_report": nothing,
         "benchmark_facts": lambda _: BenchmarkFacts([], ()),
         "target": lambda _: SimpleNamespace(profiles={"served": None, "b": None}),
     }.items():
         monkeypatch.setattr(sweeping, name, value)
+    monkeypatch.setattr("roles.benchmark.report.write_report", nothing)
     return one
 
 
