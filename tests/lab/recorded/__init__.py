@@ -40,7 +40,7 @@ def become(host: str, name: str) -> None:
     hosts.run(
         host,
         f"mkdir -p {_FOLDER}/pci {_FOLDER}/proc/nvidia; {links}"
-        f"chmod 755 {_FOLDER}/bin/*; ln -sf {_FOLDER}/bin/* /usr/local/bin/; "
+        f"chmod 755 {_FOLDER}/bin/*; mkdir -p /usr/local/bin; ln -sf {_FOLDER}/bin/* /usr/local/bin/; "
         f"mount --bind {_FOLDER}/pci /sys/bus/pci/devices; mount --bind {_FOLDER}/proc /proc/driver",
     )
 

@@ -1,4 +1,4 @@
-"""A lab host of its own for these tests, with a release and its toolkit: GPUs are recorded, the rest is real."""
+"""A lab host of its own for these tests: its GPUs are recorded, the rest is real."""
 
 import json
 import subprocess
@@ -12,6 +12,7 @@ from roles.sglang.release import Release, locked_versions
 from tests.lab import hosts
 from tests.lab.conftest import pyinfra, told
 from tests.lab.places import CHECKOUT, KEY, KNOWN_HOSTS, Place
+from tests.lab.recorded import become
 
 HOST = "lab8"
 RELEASE = Release.of(locked_versions()[-1])
@@ -34,12 +35,19 @@ def write_inventory(folder: Path, **variables: object) -> str:
 
 
 @pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The host, with a release."""
+def host() -> Iterator[str]:
+    """The host, as it comes."""
     subprocess.run([sys.executable, "-m", "tests.lab", "up", HOST], cwd=CHECKOUT, check=True)
+    yield HOST
+    hosts.down(HOST)
+
+
+@pytest.fixture(scope="session")
+def host_with_release(host: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The host with a release of SGLang and its toolkit."""
+    become(host, "none")
     inventory = write_inventory(tmp_path_factory.mktemp("inventory"), hardware={"gpus": 0})
     for role in ("base", "sglang", "cuda"):
         done = pyinfra("-y", inventory, f"roles.{role}.tasks.{role}")
         assert done.returncode == 0, told(done)
-    yield HOST
-    hosts.down(HOST)
+    return host

@@ -47,7 +47,7 @@ def send(name: str, text: str) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def program(host: str) -> None:
+def program(host_with_release: str) -> None:
     send("collective.py", SOURCE.read_text())
 
 

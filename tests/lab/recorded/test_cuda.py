@@ -62,12 +62,12 @@ apt-get update -qq
 
 
 @pytest.fixture(scope="module")
-def key(host: str) -> Iterator[str]:
+def key(host_with_release: str) -> Iterator[str]:
     """The repository's key; the repository lasts as long as the tests."""
-    hosts.run(host, UNDO, check=False)
-    yield hosts.run(host, MAKE_REPOSITORY)
-    become(host, "none")
-    hosts.run(host, UNDO, check=False)
+    hosts.run(HOST, UNDO, check=False)
+    yield hosts.run(HOST, MAKE_REPOSITORY)
+    become(HOST, "none")
+    hosts.run(HOST, UNDO, check=False)
 
 
 @pytest.fixture
