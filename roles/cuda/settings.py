@@ -8,7 +8,6 @@ from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 from roles.cuda.versions import MINIMUM_DRIVER, TOOLKITS, major
 from roles.settings import RoleSettings
 
-
 OneLine = Annotated[str, StringConstraints(pattern=r"^[^\n]*$")]
 
 
