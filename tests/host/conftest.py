@@ -9,6 +9,7 @@ import pytest
 from pyinfra.api.config import Config
 from pyinfra.api.host import Host as Declaration
 from pyinfra.api.state import State
+from pyinfra_cli.util import parse_cli_arg  # type: ignore[import-untyped]
 from testinfra.host import Host
 
 from inventory import SiteInventory, load
@@ -33,7 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    data = dict(item.split("=", 1) for item in config.option.data)
+    given = (item.split("=", 1) for item in config.option.data)
+    data = {name: parse_cli_arg(value) for name, value in given}
     inventory = load(config.option.inventory, data)
     State(inventory, Config())
     config.stash[_INVENTORY] = inventory
