@@ -41,7 +41,7 @@ oracle: .venv/synced ## Ask SGLang's own code what the memory tests take for tru
 	$(BIN)/python -m tests.oracle $(RELEASE)
 
 quick: .venv/synced ## Run the tests that need no host
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=auto
 
 test: ## Check style and types, run every test, and remove the lab, also after a failure
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \

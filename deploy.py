@@ -7,8 +7,8 @@ from roles.base.tasks import base
 from roles.benchmark.tasks import benchmark, gate
 from roles.cuda.tasks import cuda
 from roles.flash_attn.tasks import flash_attn
-from roles.preflight.tasks import collective, preflight
 from roles.front.tasks import front
+from roles.preflight.tasks import collective, preflight
 from roles.serve.tasks import serve
 from roles.sglang.tasks import sglang
 from roles.weights.tasks import weights

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     "inherited flags are refused where they stand": (
         {
             "group_vars/profiles/small.yml": PROFILE + "server: {pp_size: 2, tp: 1}",
-            "group_vars/profiles/large.yml": "extends: small\ndescription: L.\nserver: {speculative_algorithm: NGRAM}",
+            "group_vars/profiles/large.yml": "extends: small\ndescription: L\nserver: {speculative_algorithm: NGRAM}",
         },
         "group_vars/profiles/large.yml: server.speculative_algorithm: with pp_size above 1 only EAGLE is accepted\n"
         "group_vars/profiles/small.yml: server.tp: not a full name; SGLang 0.5.23 has tp_size",
