@@ -43,7 +43,12 @@ oracle: .venv/synced ## Ask SGLang's own code what the memory tests take for tru
 quick: .venv/synced ## Run the tests that need no host
 	$(BIN)/pytest --numprocesses=auto
 
-test: ## Check style and types, run every test, and remove the lab, also after a failure
+.PHONY: browser
+browser:
+	@command -v chromium > /dev/null || $(SUDO) apt-get install --quiet --yes chromium \
+	    || echo "no chromium: the tests that look at the report in a browser are skipped"
+
+test: browser ## Check style and types, run every test, and remove the lab, also after a failure
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \
 	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest tests/programs tests/lab
 
