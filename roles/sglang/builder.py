@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
         if not is_complete(built, instructions["lock_sha256"]):
             build(built, uv, folder, instructions)
         put_in_place(built, release)
-    remove_unused(release, Path(instructions["units"]))
+    remove_unused(release, [Path(folder) for folder in instructions["units"]])
     shutil.rmtree(folder)
     say(f"release {release.name} is in place")
 
@@ -131,7 +131,7 @@ def put_in_place(built: Path, release: Path) -> None:
     shutil.rmtree(damaged, ignore_errors=True)
 
 
-def remove_unused(release: Path, units: Path) -> None:
+def remove_unused(release: Path, units: Sequence[Path]) -> None:
     """Remove releases that nothing refers to, but neither the last two nor this one."""
     releases = [marker.parent for marker in release.parent.glob(f"[!.]*/{MARKER}")]
     newest_first = sorted(releases, key=lambda path: (path / MARKER).stat().st_mtime, reverse=True)
@@ -147,9 +147,10 @@ def unused(newest_first: list[str], used: set[str]) -> list[str]:
     return [name for name in newest_first[2:] if name not in used]
 
 
-def in_use(releases: Path, units: Path) -> set[str]:
-    """The releases that a unit's file or a running process names."""
-    files = [*units.glob("sglang-*.service"), *Path("/proc").glob("[0-9]*/cmdline")]
+def in_use(releases: Path, units: Sequence[Path]) -> set[str]:
+    """The releases that a unit's file in one of the folders or a running process names."""
+    written = [file for folder in units for file in folder.glob("sglang-*.service")]
+    files = [*written, *Path("/proc").glob("[0-9]*/cmdline")]
     return {name for file in files for name in re.findall(rf"{re.escape(str(releases))}/([^/\s\0]+)", _text(file))}
 
 

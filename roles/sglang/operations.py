@@ -16,14 +16,14 @@ from roles import paths
 from roles.files import File, write
 from roles.jobs import Job, run_job
 from roles.remote import RemoteError
+from roles.serve.good import GOOD
+from roles.serve.unit import UNITS
 from roles.sglang.facts import SglangFacts
 from roles.sglang.release import PYTHONS, Release, Uv
 from roles.sglang.settings import SglangSettings
 
 _PROGRAMS: Final = ("builder.py", "checker.py")
 """Files of this folder that run on the host."""
-
-_UNITS: Final = "/etc/systemd/system"
 
 
 @operation()
@@ -50,7 +50,8 @@ def release_built(
         "uv_cache": settings.uv_cache,
         "user": paths.USER,
         "environment": dict(environment),
-        "units": _UNITS,
+        # What a rollback would put back counts, too.
+        "units": [UNITS, GOOD],
     }
     yield from write(File(f"{release.aside}/instructions.json", json.dumps(instructions, indent=2) + "\n"))
     yield from write(File(f"{release.aside}/lock.txt", release.lock))

@@ -30,9 +30,11 @@ class Host:
     def __init__(self, root: Path) -> None:
         self.releases = root / "releases"
         self.units = root / "units"
+        self.good = root / "good"
         self.log = root / "uv.log"
         self.uv = root / "uv-1"
         self.units.mkdir()
+        self.good.mkdir()
         self.log.touch()
 
     def build(self, name: str = "1-a", uv_status: int = 0) -> Path:
@@ -44,7 +46,7 @@ class Host:
             "lock_sha256": name,
             "uv_directory": str(self.uv),
             "uv_cache": "/cache",
-            "units": str(self.units),
+            "units": [str(self.units), str(self.good)],
         }
         (folder / "instructions.json").write_text(json.dumps(instructions))
         program = self.uv / "bin" / "uv"
@@ -145,10 +147,11 @@ def test_another_python_than_the_locks_is_refused(host: Host, monkeypatch: pytes
     assert host.syncs == 0
 
 
-def test_releases_that_nothing_uses_go_and_the_last_two_stay(host: Host) -> None:
+@pytest.mark.parametrize("folder", ["units", "good"])
+def test_releases_that_nothing_uses_go_and_the_last_two_stay(host: Host, folder: str) -> None:
     for age, name in enumerate(["used", "old", "older"]):
         os.utime(host.build(name) / builder.MARKER, (1000 - age, 1000 - age))
-    (host.units / "sglang-x.service").write_text(f"ExecStart={host.releases}/older/bin/sglang serve\n")
+    (getattr(host, folder) / "sglang-x.service").write_text(f"ExecStart={host.releases}/older/bin/sglang serve\n")
     host.build("new")
     assert host.names() == {"new", "used", "older"}
 
