@@ -1,5 +1,8 @@
 """Try several profiles, measure each, and end with the one that served before: `pyinfra inventory sweep.py`."""
 
+from pyinfra.context import host
+
+from inventory import target
 from roles.base.tasks import base
 from roles.benchmark.tasks import sweep
 from roles.preflight.tasks import preflight
@@ -9,5 +12,5 @@ from roles.weights.tasks import weights
 preflight()
 base()
 sglang()
-weights()
+weights(also=target(host).variables.sweep)
 sweep()

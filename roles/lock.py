@@ -23,7 +23,7 @@ parent() {{ sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 2; }}
 carrier=$$
 while :; do
     case "$(cat "/proc/$carrier/comm")" in
-    sh | bash | dash | sudo | su) carrier=$(parent "$carrier") ;;
+    sh | bash | dash | rbash | ksh | zsh | fish | sudo | doas | su) carrier=$(parent "$carrier") ;;
     *) break ;;
     esac
 done

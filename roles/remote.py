@@ -39,6 +39,8 @@ def attempt(
         )
     except (OSError, EOFError, SSHException) as error:
         raise ConnectionLost(f"the connection was lost: {error}") from None
+    if not done and not _connected(host):
+        raise ConnectionLost("the connection was lost")
     return done, output.stdout if done else _all_of(output)
 
 
@@ -52,6 +54,13 @@ def run(host: Host, command: str | StringCommand, *, show: bool = False, stdin: 
 
 def _all_of(output: CommandOutput) -> str:
     return "\n".join(line.line for line in output)
+
+
+def _connected(host: Host) -> bool:
+    """Whether a connection by SSH still stands; a command that it cut off just seems to have failed."""
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    return client is None or (transport is not None and transport.is_active())
 
 
 def reconnect(host: Host) -> None:

@@ -15,6 +15,7 @@ from roles.benchmark.sweep import Trial
 from roles.benchmark.sweeping import is_finished, sweep
 from roles.serve.candidate import Candidate
 from roles.serve.declared import Declared
+from roles.serve.interruption import guarded
 
 
 @operation()
@@ -58,4 +59,5 @@ def swept(tried: Sequence[Trial], declaration: Declared) -> Generator[FunctionCo
 
 
 def _swept(state: State, host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
-    return sweep(host, tried, declaration)
+    with guarded():
+        return sweep(host, tried, declaration)

@@ -24,6 +24,7 @@ from roles.remote import RemoteError, run
 from roles.serve import steps
 from roles.serve.candidate import Candidate
 from roles.serve.declared import Declared, declared, wanted_names
+from roles.serve.described import check_weights
 from roles.serve.facts import serve_facts
 from roles.serve.good import accepted
 from roles.serve.interruption import Interrupted, interruptible
@@ -109,6 +110,7 @@ def _tried(host: Host, candidate: Candidate, settings: BenchmarkSettings) -> Rec
 
 
 def _bring_up(host: Host, candidate: Candidate) -> None:
+    check_weights(host, candidate)
     running = [name for name, unit in serve_facts(host).units.items() if unit.runs]
     steps.check_port(host, candidate, running)
     steps.stop(host, running)

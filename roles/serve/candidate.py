@@ -29,7 +29,8 @@ class Candidate:
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.command.port}"
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{address}:{self.command.port}"
 
     @property
     def unit_name(self) -> str:
@@ -39,12 +40,7 @@ class Candidate:
 def runs_as_declared(candidate: Candidate, units: Mapping[str, UnitState]) -> bool:
     """Whether the unit's process is the one that the profile means, and answers."""
     unit = units.get(candidate.unit_name)
-    return (
-        unit is not None
-        and unit.active == "active"
-        and unit.fingerprint == candidate.command.fingerprint
-        and unit.keys_current
-    )
+    return unit is not None and unit.serves(candidate.command.fingerprint)
 
 
 def outsiders(candidates: Iterable[Candidate], units: Mapping[str, UnitState]) -> list[str]:

@@ -11,7 +11,7 @@ from roles import paths
 from roles.cuda import toolkit
 from roles.cuda.settings import CudaSettings
 from roles.files import File
-from roles.refusal import Refusal
+from roles.refusal import Refusal, nearest
 from roles.serve import programs
 from roles.serve.candidate import Candidate
 from roles.serve.command import RESERVED, command, port_of, trusts_code
@@ -33,7 +33,7 @@ from roles.weights import layout
 from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
 
-_LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+_LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where a server that listens everywhere is asked on the host itself."""
 
 
@@ -57,7 +57,14 @@ class Declared:
         reasons = [f"host {host}: profile {name}: {reason}" for name in names for reason in self.against(name)]
         if reasons:
             raise Refusal("\n".join(reasons))
-        return [self.candidates[name] for name in names]
+        chosen = [self.candidates[name] for name in names]
+        for one in chosen:
+            if clash := sorted({other.unit_name for other in chosen} & set(one.neighbours.all)):
+                raise Refusal(
+                    f"host {host}: profiles: {one.profile.name} would use the GPUs or port of {', '.join(clash)}; "
+                    "give each its own by `gpus:` and `server: {port: …}`"
+                )
+        return chosen
 
 
 def declared(host: Host, also: Mapping[str, Profile] | None = None) -> Declared:
@@ -77,11 +84,14 @@ def declared(host: Host, also: Mapping[str, Profile] | None = None) -> Declared:
 
 def wanted_names(host: Host, seen: ServeFacts | None = None) -> tuple[str, ...]:
     """The names of the wanted profiles; the host is asked only where they say `previous` and nobody asked before."""
-    variables = target(host).variables
-    names = variables.profiles or (variables.profile,)
-    if names != (PREVIOUS,):
-        return names
-    return previous((seen or serve_facts(host)).history, host.name)
+    wish = target(host)
+    if wish.variables.profile != PREVIOUS:
+        return wish.variables.profiles or (wish.variables.profile,)
+    names = previous((seen or serve_facts(host)).history, host.name)
+    for name in names:
+        if name not in wish.profiles:
+            raise Refusal(f"host {host.name}: profile: `previous` is {name}; {nearest(name, wish.profiles)}")
+    return names
 
 
 def _judged(profile: Profile, wish: Target, catalogue: Catalogue) -> Suitability:

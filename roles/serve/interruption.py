@@ -10,6 +10,7 @@ import gevent
 from greenlet import greenlet
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_guarded: set[greenlet] = set()
 _switching: set[greenlet] = set()
 _handlers: dict[signal.Signals, Any] = {}
 
@@ -19,24 +20,41 @@ class Interrupted(Exception):  # noqa: N818 -- it is no error
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise Interrupted in every greenlet that is inside of this, one for each host, when a signal comes.
+def guarded() -> Iterator[None]:
+    """Keep signals from ending the run while a host is being switched or taken back.
 
-    pyinfra itself would exit at once, with code 0, and leave the host between two profiles.
+    pyinfra would exit at once, with code 0, and leave the host between two profiles.
     """
-    if not _switching:
+    own = gevent.getcurrent()
+    if not _guarded:
         _handlers.update({number: signal.signal(number, _interrupt) for number in _SIGNALS})
+    _guarded.add(own)
+    try:
+        yield
+    finally:
+        _guarded.discard(own)
+        if not _guarded:
+            for number, handler in _handlers.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise Interrupted inside of this, once, when a signal comes."""
     own = gevent.getcurrent()
     _switching.add(own)
     try:
         yield
     finally:
         _switching.discard(own)
-        if not _switching:
-            for number, handler in _handlers.items():
-                signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     for switching in list(_switching):
-        gevent.get_hub().loop.run_callback(switching.throw, Interrupted(signal.Signals(number).name))
+        gevent.get_hub().loop.run_callback(_throw, switching, Interrupted(signal.Signals(number).name))
+
+
+def _throw(switching: greenlet, interrupted: Interrupted) -> None:
+    if switching in _switching:  # it may have left meanwhile
+        _switching.discard(switching)
+        switching.throw(interrupted)

@@ -118,20 +118,41 @@ def accept(host: Host, candidates: Sequence[Candidate], others: Sequence[str]) -
         at=datetime.now(UTC), profiles={c.profile.name: c.command.fingerprint for c in candidates}
     )
     units = [candidate.unit_name for candidate in candidates]
-    disable = f"systemctl disable --quiet {shlex.join(others)} &&" if others else ""
+    others_kept = " ".join(f"! -name {shlex.quote(unit)}" for unit in units)
+    # A line that a crash has cut off must not swallow the next one.
+    record = f'{{ [ -z "$(tail -c 1 {GOOD_HISTORY})" ] || echo; echo {shlex.quote(acceptance.line())}; }}'
     run(
         host,
         f"""
-install -d {GOOD} && cd {UNITS} && cp --preserve=mode {shlex.join(units)} {GOOD} &&
-{disable} systemctl enable --quiet {shlex.join(units)} &&
-echo {shlex.quote(acceptance.line())} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} && rm -f {LAST_FAILURE}""",
+install -d {GOOD} && touch {GOOD_HISTORY} && {_copy(units, UNITS, GOOD)} &&
+{_enable_only(units, others)} &&
+{record} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} {GOOD}/* && rm -f {LAST_FAILURE} &&
+find {GOOD} -type f {others_kept} -delete""",
     )
 
 
 def put_back(host: Host, units: Sequence[str]) -> None:
     """The unit files of these units as they were when they were accepted."""
-    names = shlex.join(units)
-    run(host, f"cd {GOOD} && cp --preserve=mode {names} {UNITS} && systemctl daemon-reload")
+    if units:
+        run(host, f"{_copy(units, GOOD, UNITS)} && systemctl daemon-reload")
+
+
+def enable_only(host: Host, units: Sequence[str], others: Sequence[str]) -> None:
+    """Start these units at boot, and not the others."""
+    run(host, _enable_only(units, others))
+
+
+def _enable_only(units: Sequence[str], others: Sequence[str]) -> str:
+    disable = f"systemctl disable --quiet {shlex.join(others)} && " if others else ""
+    return f"{disable}systemctl enable --quiet {shlex.join(units)}"
+
+
+def _copy(units: Sequence[str], source: str, target: str) -> str:
+    """A program that copies what differs by a rename each, so that a full disk or a crash leaves the old file."""
+    return f"""for unit in {shlex.join(units)}; do
+    cmp -s {source}/$unit {target}/$unit && continue
+    cp --preserve=mode {source}/$unit {target}/.$unit.new && mv {target}/.$unit.new {target}/$unit || exit 1
+done"""
 
 
 def start(host: Host, candidate: Candidate) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 
 from pyinfra.api.host import Host
 
-from roles.remote import ConnectionLost, RemoteError, reconnect
+from roles.lock import lock_program
+from roles.remote import ConnectionLost, RemoteError, attempt, reconnect
 from roles.serve import steps
 from roles.serve.candidate import Candidate, outsiders, runs_as_declared
 from roles.serve.described import check_weights, compare_memory
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import accepted
-from roles.serve.interruption import Interrupted, interruptible
+from roles.serve.interruption import guarded, interruptible
 from roles.serve.steps import SwitchError
 from roles.serve.unit import unit_name
 
@@ -21,19 +22,31 @@ Gate = Callable[[Host, Candidate], None]
 def switch(host: Host, candidates: Sequence[Candidate], gate: Gate, *, prefetch: bool) -> bool:
     """Serve the candidates and nothing else, or what was good before. Returns whether the candidates serve."""
     before = serve_facts(host)
-    try:
-        _prepare(host, candidates, before, prefetch)
-    except (SwitchError, RemoteError) as failure:
-        _say(host, f"nothing was switched: {failure}")
-        return False
-    try:
-        with interruptible():
-            _serve(host, candidates, before, gate)
-    except (SwitchError, RemoteError, Interrupted) as failure:
-        _say(host, f"the switch failed: {failure}")
-        _undo(host, candidates, before, failure)
-        return False
+    good = [unit_name(profile) for profile in accepted(before.history)]
+    with guarded():
+        try:
+            _prepare(host, candidates, before, prefetch)
+        except Exception as failure:  # whatever it is, nothing was stopped yet
+            _say(host, f"nothing was switched: {failure}")
+            _leave_as_it_was(host, good)
+            return False
+        try:
+            with interruptible():
+                _serve(host, candidates, before, gate)
+            steps.accept(host, candidates, outsiders(candidates, before.units))
+        except Exception as failure:  # whatever it is, the host is not left between two profiles
+            _say(host, f"the switch failed: {failure}")
+            _undo(host, candidates, before, failure)
+            return False
     return True
+
+
+def _leave_as_it_was(host: Host, good: Sequence[str]) -> None:
+    """The units that a boot would start are those that were accepted, not what was written to be tried."""
+    try:
+        steps.put_back(host, good)
+    except RemoteError as error:
+        _say(host, f"the accepted units could not be put back: {error}")
 
 
 def _prepare(host: Host, candidates: Sequence[Candidate], before: ServeFacts, prefetch: bool) -> None:
@@ -56,7 +69,6 @@ def _serve(host: Host, candidates: Sequence[Candidate], before: ServeFacts, gate
             steps.start(host, candidate)
         compare_memory(host, candidate, steps.smoke(host, candidate))
         gate(host, candidate)
-    steps.accept(host, candidates, outsiders(candidates, before.units))
 
 
 def _leaving(candidates: Sequence[Candidate], before: ServeFacts) -> list[str]:
@@ -66,36 +78,46 @@ def _leaving(candidates: Sequence[Candidate], before: ServeFacts) -> list[str]:
 
 
 def _undo(host: Host, candidates: Sequence[Candidate], before: ServeFacts, failure: Exception) -> None:
-    """Go back, or say why that is left to the next run."""
+    """Go back, or say why that is left to the next run; leave the reason on the host."""
     try:
         if isinstance(failure, ConnectionLost):
             reconnect(host)
-        steps.note_failure(host, candidates, str(failure))
-        _go_back(host, candidates, before)
+            attempt(host, lock_program())  # it was the old connection's
+        outcome = _go_back(host, candidates, before)
+    except Exception as error:
+        outcome = f"going back was not possible: {error}; deploy again when the host can be reached"
+    _say(host, outcome)
+    try:
+        steps.note_failure(host, candidates, f"{failure}\n{outcome}")
     except RemoteError as error:
-        _say(host, f"going back was not possible: {error}")
-        _say(host, "deploy again when the host can be reached: that completes the switch, or goes back")
+        _say(host, f"the reason could not be left on the host: {error}")
 
 
-def _go_back(host: Host, candidates: Sequence[Candidate], before: ServeFacts) -> None:
-    """Serve what was accepted last, as it was then, and prove it ready; or leave the host stopped and say so."""
-    good = [unit_name(profile) for profile in accepted(before.history)]
+def _go_back(host: Host, candidates: Sequence[Candidate], before: ServeFacts) -> str:
+    """Serve what was accepted last, as it was then, and nothing else; or serve nothing. Returns what came of it."""
+    fingerprints = {unit_name(profile): fingerprint for profile, fingerprint in accepted(before.history).items()}
+    good = list(fingerprints)
     units = serve_facts(host).units
-    ours = [candidate.unit_name for candidate in candidates]
-    steps.stop(host, [name for name in ours if units[name].runs])
+    serving = [name for name in good if name in units and units[name].serves(fingerprints[name])]
+    ended = [c for c in candidates if c.unit_name not in serving]
+    steps.stop(host, [c.unit_name for c in ended if units[c.unit_name].runs])
     if not good:
-        _say(host, "nothing was good before, so the host serves nothing: correct the profile and deploy again")
-        return
+        return "nothing was good before, so the host serves nothing: correct the profile and deploy again"
     steps.put_back(host, good)
     try:
-        for unit in good:
-            steps.start_unit(host, unit)
+        for candidate in ended:
+            steps.check_released(host, candidate, [candidate.unit_name])
+        for name in good:
+            if name not in serving:
+                steps.start_unit(host, name)
+        steps.enable_only(host, good, [name for name in units if name not in good])
     except (SwitchError, RemoteError) as failure:
         steps.stop(host, good)
-        _say(host, f"going back to {', '.join(good)} failed as well, so the host serves nothing: {failure}")
-        _say(host, "deploy again when the cause is removed; `--data profile=previous` means what served before")
-        return
-    _say(host, f"{', '.join(good)} serves again, as before")
+        return (
+            f"going back to {', '.join(good)} failed as well, so the host serves nothing: {failure}\n"
+            "deploy again when the cause is removed"
+        )
+    return f"{', '.join(good)} serves again, as before"
 
 
 def _say(host: Host, text: str) -> None:

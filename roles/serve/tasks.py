@@ -27,7 +27,8 @@ def serve(gate: Gate) -> None:
     files = [*programs.FILES, *units]
     seen = serve_facts(host, [file.path for file in files])
     try:
-        wanted = declaration.wanted(wanted_names(host, seen), host.name)
+        running = settings.state == "running"
+        wanted = declaration.wanted(wanted_names(host, seen), host.name) if running else []
         changed = _changed_keys(settings, seen)
     except Refusal as refusal:
         raise DeployError(str(refusal)) from None
@@ -37,7 +38,7 @@ def serve(gate: Gate) -> None:
     files_in_place(name="Write programs and units", files=files, seen=seen.files)
     credentials_in_place(name="Write the keys", changed=changed)
     units_read(name="Let systemd read the units", needed=different or any(unit.stale for unit in seen.units.values()))
-    if settings.state == "stopped":
+    if not running:
         stopped(name="Serve nothing", units=seen.units)
     else:
         served(

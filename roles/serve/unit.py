@@ -28,6 +28,10 @@ class UnitState:
     keys_current: bool = True
     """The keys that it was started with are those that are on the host now."""
 
+    def serves(self, fingerprint: str) -> bool:
+        """Whether its process is the one of this fingerprint, with the keys of today, and answers."""
+        return self.active == "active" and self.fingerprint == fingerprint and self.keys_current
+
     @property
     def runs(self) -> bool:
         return self.active not in ("inactive", "failed")

@@ -21,10 +21,13 @@ from roles.weights.settings import WeightsSettings
 
 
 @deploy("weights")
-def weights() -> None:
-    """Bring the weights that the wanted profiles need to the host."""
+def weights(also: Iterable[str] = ()) -> None:
+    """Bring the weights that the wanted profiles, and others by name, need to the host."""
     settings, wish = WeightsSettings.of(host), target(host)
-    models = _models(settings, wish, wanted_names(host))
+    try:
+        models = _models(settings, wish, [*wanted_names(host), *also])
+    except Refusal as refusal:
+        raise DeployError(str(refusal)) from None
     seen = weights_facts(host, models)
     missing = {path: model for path, model in models.items() if path not in seen.complete}
     try:

@@ -43,7 +43,7 @@ def candidates(could_serve: Declared, declaration: Declaration, history: list[st
         return []
     variables = target(declaration).variables
     names = variables.profiles or (variables.profile,)
-    if names == (PREVIOUS,):
+    if variables.profile == PREVIOUS:
         names = tuple(accepted(acceptances(history)))
     return could_serve.wanted(names, declaration.name)
 
@@ -146,6 +146,8 @@ def test_the_server_is_sandboxed(host: Host, candidates: list[Candidate]) -> Non
 
 
 def test_what_runs_was_accepted(candidates: list[Candidate], history: list[str]) -> None:
+    if not candidates:
+        pytest.skip("the host is declared to serve nothing")
     assert accepted(acceptances(history)) == {c.profile.name: c.command.fingerprint for c in candidates}
 
 

@@ -19,7 +19,8 @@ def outcomes(run: Run) -> dict[str, str]:
 
 
 def serving() -> list[str]:
-    return hosts.run("lab", "systemctl list-units --plain --no-legend --state=active 'sglang-*'").split()[:1]
+    lines = hosts.run("lab", "systemctl list-units --plain --no-legend --state=active 'sglang-*'").splitlines()
+    return [line.split()[0] for line in lines]
 
 
 def test_a_bare_host_becomes_a_server_that_has_proven_itself() -> None:

@@ -115,6 +115,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
         "steps": ours,
         "run": run,
         "keep": keep,
+        "check_weights": nothing,
         "verify": verify,
         "benchmark_facts": lambda _: BenchmarkFacts([], ()),
         "target": lambda _: SimpleNamespace(profiles={"served": None, "b": None}),

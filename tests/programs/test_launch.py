@@ -18,7 +18,7 @@ import json, logging, multiprocessing, sys
 from pathlib import Path
 
 def rank(results):
-    results.put(json.dumps(sys.argv))
+    results.put(Path("/proc/self/cmdline").read_text())
 
 def main():
     logging.basicConfig(level="INFO", stream=sys.stderr, force=True)
@@ -29,8 +29,7 @@ def main():
     results = context.Queue()
     process = context.Process(target=rank, args=(results,))
     process.start()
-    seen = Path(f"/proc/{process.pid}/cmdline").read_text()
-    results.get()
+    seen = results.get()
     process.join()
     print(json.dumps([sys.argv, Path("/proc/self/cmdline").read_text() + seen]))
 """
