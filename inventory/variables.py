@@ -54,7 +54,7 @@ class Variables(Document):
     plan_exact: bool = False
     """plan.py also asks SGLang's own code on each host, which takes minutes: for one run, with `--data`."""
     bundle: str | None = None
-    """Directory made by `make bundle`, for a host without a network."""
+    """Set for a host without a network: weights then come from `directory` or `rsync` alone. Nothing else reads it yet."""
 
 
 UNRETURNABLE: Final = frozenset({"host", "get", "dict", "datas", "override_datas"})
