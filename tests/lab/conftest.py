@@ -15,6 +15,19 @@ Run = subprocess.CompletedProcess[str]
 Pyinfra = Callable[..., Run]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A bare host is deployed to first, and the others use what that has built; recorded GPUs come last."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if ROOT / "tests/lab" not in item.path.parents:
+        return 0
+    if item.path.name == "test_deploy.py":
+        return 1
+    return 3 if "recorded" in item.path.parts else 2
+
+
 @pytest.fixture(scope="session")
 def lab() -> Iterator[str]:
     """The name of a host that nobody has deployed to."""

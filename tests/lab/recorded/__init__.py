@@ -32,8 +32,10 @@ def become(host: str, name: str) -> None:
     if name == "none":
         return
     seen = Observation().process((SETS / f"{name}.txt").read_text().splitlines())
-    for path, text in _tree(seen).items():
-        hosts.run(host, f"mkdir -p $(dirname {path}) && printf %s {shlex.quote(text)} >{path}")
+    files = "".join(
+        f"mkdir -p $(dirname {path}) && printf %s {shlex.quote(text)} >{path}\n" for path, text in _tree(seen).items()
+    )
+    hosts.run(host, files)
     links = "".join(
         f"ln -s {_FOLDER}{line.split('|')[0]} {_FOLDER}/pci/{_slot(line)}; " for line in seen["pci"] if "|" in line
     )

@@ -1,20 +1,17 @@
-"""A lab host of its own for these tests: its GPUs are recorded, the rest is real."""
+"""The lab host, for these tests with recorded GPUs; the rest of it is real."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from roles.sglang.release import Release, locked_versions
-from tests.lab import hosts
 from tests.lab.conftest import pyinfra, told
-from tests.lab.places import CHECKOUT, KEY, KNOWN_HOSTS, Place
+from tests.lab.places import KEY, KNOWN_HOSTS, Place
 from tests.lab.recorded import become
 
-HOST = "lab8"
+HOST = "lab"
 RELEASE = Release.of(locked_versions()[-1])
 
 
@@ -35,11 +32,10 @@ def write_inventory(folder: Path, **variables: object) -> str:
 
 
 @pytest.fixture(scope="session")
-def host() -> Iterator[str]:
-    """The host, as it comes."""
-    subprocess.run([sys.executable, "-m", "tests.lab", "up", HOST], cwd=CHECKOUT, check=True)
-    yield HOST
-    hosts.down(HOST)
+def host(lab: str) -> Iterator[str]:
+    """The host, which is itself again afterwards."""
+    yield lab
+    become(lab, "none")
 
 
 @pytest.fixture(scope="session")
