@@ -101,12 +101,12 @@ def check(
     """
     try:
         parallelism = Parallelism.of(profile.server)
-    except Refusal as refusal:
+        return [
+            *_placement(parallelism, profile, model, hardware, known or {}),
+            *_fit(parallelism, profile, model, hardware),
+        ]
+    except Refusal as refusal:  # a size that is no positive integer
         return [str(refusal)]
-    return [
-        *_placement(parallelism, profile, model, hardware, known or {}),
-        *_fit(parallelism, profile, model, hardware),
-    ]
 
 
 def _fit(parallelism: Parallelism, profile: Profile, model: Model, hardware: Hardware) -> list[str]:
@@ -184,17 +184,29 @@ def _meant(
         for candidate in dict.fromkeys((wider, longer, replace(wider, ep=1)))
         if candidate.gpus == gpus and not _fit(candidate, profile, model, hardware)
     ]
-    return [f"{candidate}{_name_of(candidate, profile.model, known)}" for candidate in working[:2]]
+    return [f"{candidate}{_name_of(candidate, profile, model, hardware, known)}" for candidate in working[:2]]
 
 
-def _name_of(parallelism: Parallelism, model: str, known: Mapping[str, Profile]) -> str:
-    """The simplest known profile of `model` that is spread like this, in brackets."""
+def _name_of(
+    parallelism: Parallelism, profile: Profile, model: Model, hardware: Hardware, known: Mapping[str, Profile]
+) -> str:
+    """The simplest known profile that spreads the same model over the same GPUs like this, and works; in brackets."""
     names = [
         name
         for name, other in known.items()
-        if other.model == model and not on_cpu(other) and Parallelism.of(other.server) == parallelism
+        if (other.model, other.gpus) == (profile.model, profile.gpus)
+        and not on_cpu(other)
+        and _is_spread(other, parallelism)
+        and not check(other, model, hardware)
     ]
     return f" (profile {min(names, key=lambda name: (len(name), name))})" if names else ""
+
+
+def _is_spread(profile: Profile, parallelism: Parallelism) -> bool:
+    try:
+        return Parallelism.of(profile.server) == parallelism
+    except Refusal:
+        return False
 
 
 def _nesting(parallelism: Parallelism, server: Mapping[str, Flag]) -> list[str]:

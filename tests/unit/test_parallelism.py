@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
 from roles.serve.parallelism import Parallelism, check
-from roles.serve.profile import Flag
+from roles.serve.profile import Flag, Profile
 from tests.unit.shipped import changed, model_of, rtx_pro_6000_x8, site
 
 Flags = dict[str, Flag | None]
@@ -193,6 +193,23 @@ def test_a_profile_for_the_cpu_names_no_gpus() -> None:
     assert check(profile, model_of(profile), rtx_pro_6000_x8()) == [
         "gpus: a profile with `device: cpu` uses none; leave it out"
     ]
+
+
+def test_only_a_profile_that_works_itself_on_the_same_gpus_is_suggested() -> None:
+    wanted = changed("k26-tp8", tp_size=4)
+    meant = changed("k26-tp8").model_copy(update={"name": "meant"})
+
+    def suggested(**known: Profile) -> bool:
+        return "(profile" in "".join(check(wanted, model_of(wanted), rtx_pro_6000_x8(), known))
+
+    assert suggested(meant=meant)
+    for flags in ({"dp_size": 0}, {"tp_size": 8, "moe_dense_tp_size": 3}):
+        assert not suggested(broken=meant.model_copy(update={"server": flags}))
+    assert not suggested(elsewhere=meant.model_copy(update={"gpus": tuple(range(8))}))
+
+
+def test_every_size_must_be_a_positive_integer() -> None:
+    assert problems("k26-tp8", attn_cp_size=0) == ["server.attn_cp_size: must be an integer of at least 1, not 0"]
 
 
 sizes = st.integers(1, 16)
