@@ -1,7 +1,5 @@
 """Hosts and groups in Ansible's YAML inventory form. Pure."""
 
-import re
-import string
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
+from inventory.names import expanded
 from inventory.problems import Problems
 from inventory.values import Values, values_from
 from inventory.yamlfile import read_mapping, shown
@@ -158,43 +157,3 @@ class _Reader:
             self.problems.add(f"{self.source}: {where}: must be `name:` lines, not {type(content).__name__}")
             return {}
         return content
-
-
-def expanded(pattern: str) -> tuple[list[str], int | None]:
-    """The hosts that `gpu[01:08].example:2222` means, and the port.
-
-    A range is first:last or first:last:step, of numbers (leading zeros are kept) or of letters; several
-    ranges give every combination. Raises ValueError for a range that is none.
-    """
-    port = None
-    outside = re.sub(r"\[[^]]*]", "", pattern)
-    if not pattern.startswith("@") and re.fullmatch(r"[^:]*:\d+", outside):
-        pattern, _, digits = pattern.rpartition(":")
-        port = int(digits)
-    return _ranges(pattern), port
-
-
-def _ranges(pattern: str) -> list[str]:
-    head, bracket, rest = pattern.partition("[")
-    if not bracket:
-        return [pattern]
-    bounds, _, tail = rest.partition("]")
-    return [head + item + end for item in _items(bounds) for end in _ranges(tail)]
-
-
-def _items(bounds: str) -> list[str]:
-    match = re.fullmatch(r"(\d*):(\d+)(?::([1-9]\d*))?|([a-zA-Z]):([a-zA-Z])(?::([1-9]\d*))?", bounds)
-    if not match:
-        raise ValueError(f"[{bounds}] is no range; accepted are for example [1:8], [01:08], [0:6:2], [a:d]")
-    first, last, step, first_letter, last_letter, letter_step = match.groups()
-    if first_letter:
-        letters = string.ascii_letters
-        items = list(letters[letters.index(first_letter) : letters.index(last_letter) + 1 : int(letter_step or 1)])
-    else:
-        width = len(first) if first.startswith("0") and len(first) > 1 else 0
-        if width and width != len(last):
-            raise ValueError(f"[{bounds}]: with leading zeros both ends must have the same length")
-        items = [str(n).zfill(width) for n in range(int(first or 0), int(last) + 1, int(step or 1))]
-    if not items:
-        raise ValueError(f"[{bounds}] is empty; the first must not be after the last")
-    return items

@@ -11,6 +11,7 @@ from inventory.connection import Connection
 from inventory.documents import read_models, read_profiles
 from inventory.hosts import Tree, only_hosts, read_hosts
 from inventory.layers import Layers
+from inventory.names import check_name
 from inventory.problems import Problems
 from inventory.site import Site, SiteInventory, target
 from inventory.values import Values, plain, values_from
@@ -119,6 +120,10 @@ def _named(source: str, overrides: Values) -> list[str]:
     if not names:
         raise Refusal("the inventory is empty; accepted are a directory, a YAML file, or hosts by name")
     for name in names:
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise Refusal(f"{source}: {error}") from None
         if not name.startswith("@") and "ssh_hostname" not in overrides and not _resolves(name):
             raise Refusal(f"{name}: neither a directory, nor a YAML file, nor a host whose name resolves")
     return names

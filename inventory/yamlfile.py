@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,8 @@ def read_mapping(path: Path) -> dict[str, object]:
     """The file's mapping; an empty file is an empty one.
 
     Raises Refusal for a file that cannot be read, that is not YAML, that gives a key twice (YAML itself
-    would keep the last and say nothing), or whose top level is anything but a mapping with text keys.
+    would keep the last and say nothing), that has a block within itself, or whose top level is anything but
+    a mapping with text keys.
     """
     try:
         loader = yaml.CSafeLoader(path.read_bytes())
@@ -42,6 +44,7 @@ def read_mapping(path: Path) -> dict[str, object]:
         duplicates = [f"{shown(path)}:{line}: {key}: given twice" for line, key in _duplicates(node)]
         if duplicates:
             raise Refusal("\n".join(duplicates))
+        _refuse_endless(path, node)
         values = loader.construct_document(node)
     except yaml.YAMLError as error:
         raise Refusal(_not_yaml(path, error)) from None
@@ -66,19 +69,38 @@ def _not_yaml(path: Path, error: yaml.YAMLError) -> str:
 
 def _duplicates(node: yaml.Node) -> Iterator[tuple[int, str]]:
     """Line and name of every key that its mapping has already had."""
-    pending, visited = [node], set[int]()
-    while pending:
-        current = pending.pop()
-        if id(current) in visited:  # an alias
-            continue
-        visited.add(id(current))
-        if isinstance(current, yaml.MappingNode):
+    for block in _blocks(node).values():
+        if isinstance(block, yaml.MappingNode):
             seen = set[str]()
-            for key, value in current.value:
+            for key, _ in block.value:
                 if key.tag != _MERGE and isinstance(key, yaml.ScalarNode):
                     if key.value in seen:
                         yield key.start_mark.line + 1, key.value
                     seen.add(key.value)
-                pending.append(value)
-        elif isinstance(current, yaml.SequenceNode):
-            pending.extend(current.value)
+
+
+def _refuse_endless(path: Path, node: yaml.Node) -> None:
+    """Raises Refusal for an alias within the block that it stands for: YAML allows it, and nobody could read on."""
+    blocks = _blocks(node)
+    try:
+        TopologicalSorter({name: map(id, _within(block)) for name, block in blocks.items()}).prepare()
+    except CycleError as error:
+        line = min(blocks[name].start_mark.line for name in error.args[1] if name in blocks) + 1
+        raise Refusal(f"{shown(path)}:{line}: contains itself, through an alias (*name)") from None
+
+
+def _blocks(node: yaml.Node) -> dict[int, yaml.CollectionNode]:
+    """Every mapping and list in the document by its id, each once however many aliases it has."""
+    pending, found = [node], dict[int, yaml.CollectionNode]()
+    while pending:
+        current = pending.pop()
+        if isinstance(current, yaml.CollectionNode) and id(current) not in found:
+            found[id(current)] = current
+            pending.extend(_within(current))
+    return found
+
+
+def _within(block: yaml.CollectionNode) -> list[yaml.Node]:
+    if isinstance(block, yaml.MappingNode):
+        return [part for pair in block.value for part in pair]
+    return list(block.value)

@@ -106,6 +106,7 @@ def test_limit_by_group(pyinfra: Pyinfra, site: Path) -> None:
             "nowhere.invalid: neither a directory, nor a YAML file, nor a host whose name resolves",
         ),
         (["inventory/lap.yml"], "inventory/lap.yml: no such file or directory; did you mean inventory/lab.yml?"),
+        (["@nope"], "@nope: '@nope' is no host's name; accepted are @local"),
         (["SITE/inventory", "--limit", "lba"], "--limit: no host or group matches lba; did you mean lab?"),
         (["SITE/inventory", "--exclude", "lba"], "--exclude: no host or group matches lba; did you mean lab?"),
         (["SITE/inventory", "--data", "profile=tiny-tp"], "--data: profile: unknown profile tiny-tp"),

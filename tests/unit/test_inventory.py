@@ -7,8 +7,8 @@ import pytest
 from pyinfra.connectors.local import LocalConnector
 
 from inventory import PREVIOUS, SiteInventory, load, target
-from inventory.hosts import expanded
 from inventory.loader import ROOT
+from inventory.names import expanded
 from roles.refusal import Refusal
 from roles.serve.settings import ServeSettings
 from tests.unit.sites import PROFILE, slipway, write
@@ -171,7 +171,9 @@ def test_groups_for_limit(root: Path) -> None:
         ("[a:c][0:2:2]", ["a0", "a2", "b0", "b2", "c0", "c2"], None),
         ("[:1]", ["0", "1"], None),
         ("2001:db8::1", ["2001:db8::1"], None),
-        ("@docker/image:22", ["@docker/image:22"], None),
+        ("@local", ["@local"], None),
+        ("@fake/one:22", ["@fake/one:22"], None),
+        ("[1:10000]", [str(n) for n in range(1, 10001)], None),
     ],
 )
 def test_ranges(pattern: str, names: list[str], given_port: int | None) -> None:

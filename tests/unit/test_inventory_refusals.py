@@ -11,6 +11,11 @@ from roles.refusal import Refusal
 from roles.settings import RoleSettings
 from tests.unit.sites import PROFILE, slipway, write
 
+NO_NAME = (
+    "is no host's name; accepted are @local, pyinfra's @fake/name, and names or addresses "
+    "of letters, digits and . _ - : (no dot or hyphen first)"
+)
+
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "unknown variable": (
         {"group_vars/gpu.yml": "serve_prot: 1"},
@@ -143,6 +148,24 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
         "inventory/hosts.yml: gpu.hosts.box[1-3]: [1-3] is no range; "
         "accepted are for example [1:8], [01:08], [0:6:2], [a:d]",
     ),
+    "long range": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: , 'box[1:99999999]': }}"},
+        "inventory/hosts.yml: gpu.hosts.box[1:99999999]: means 99,999,999 hosts; "
+        "accepted are at most 10,000 in one line",
+    ),
+    "ranges with many combinations": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: , 'b[1:999]-[1:999]-[1:999]': }}"},
+        "inventory/hosts.yml: gpu.hosts.b[1:999]-[1:999]-[1:999]: means 997,002,999 hosts; "
+        "accepted are at most 10,000 in one line",
+    ),
+    "empty name": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: , '': }}"},
+        f"inventory/hosts.yml: gpu.hosts.: '' {NO_NAME}",
+    ),
+    "port alone": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: , ':22': }}"},
+        f"inventory/hosts.yml: gpu.hosts.:22: '' {NO_NAME}",
+    ),
     "priority": (
         {"inventory/hosts.yml": "gpu: {hosts: {box: }, vars: {ansible_group_priority: high}}"},
         "inventory/hosts.yml: gpu.vars.ansible_group_priority: must be a whole number, not 'high'",
@@ -171,6 +194,14 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     "key given twice": (
         {"group_vars/gpu.yml": "serve_port: 1\nhardware:\n  gpus: 8\n  gpus: 4"},
         "group_vars/gpu.yml:4: gpus: given twice",
+    ),
+    "alias within its own block": (
+        {"group_vars/profiles/small.yml": PROFILE + "server: &a {x: *a}"},
+        "group_vars/profiles/small.yml:3: contains itself, through an alias (*name)",
+    ),
+    "alias within its own list": (
+        {"group_vars/gpu.yml": "sweep: &a\n  - {x: [*a]}"},
+        "group_vars/gpu.yml:1: contains itself, through an alias (*name)",
     ),
     "no mapping": (
         {"group_vars/gpu.yml": "- serve_port"},
@@ -210,6 +241,7 @@ def test_refused(root: Path, case: str) -> None:
         {"inventory/hosts.yml": "nodes_x8: {hosts: {box: }}", "group_vars/nodes_x4.yml": ""},
         {"inventory/hosts.yml": "gpu: {hosts: {machine01: }}", "host_vars/machine02.yml": ""},
         {"group_vars/gpu.yml": "a: &a {gpus: 8}\n".replace("a: ", "hardware: ")},
+        {"group_vars/gpu.yml": "sweep: &a [small]\nprofiles: *a"},
         {"inventory/notes.txt": "no: [inventory", "inventory/.hidden.yml": "no: [inventory"},
     ],
 )
@@ -261,6 +293,8 @@ def test_refused_from_the_command_line(root: Path, data: dict[str, object], said
         ("hosts.py", "hosts.py: not an inventory; accepted are a directory, a YAML file, or hosts by name"),
         ("box.invalid", "box.invalid: neither a directory, nor a YAML file, nor a host whose name resolves"),
         (",", "the inventory is empty; accepted are a directory, a YAML file, or hosts by name"),
+        ("@nope", f"@nope: '@nope' {NO_NAME}"),
+        ("@local,@docker/x", f"@local,@docker/x: '@docker/x' {NO_NAME}"),
         ("empty", "empty: has no hosts; name some under `hosts:` in a YAML file"),
     ],
 )
@@ -268,6 +302,12 @@ def test_refused_as_an_inventory(root: Path, source: str, said: str) -> None:
     write(root, {"hosts.py": "hosts = []"})
     (root / "empty").mkdir()
     assert refusal(root, source) == said
+
+
+@pytest.mark.parametrize("name", ["-box", "a/b", "a b", "a{1}", "{{ box }}", "box[1", "..", "@nope", "@docker/x"])
+def test_no_hosts_name(root: Path, name: str) -> None:
+    write(root, {"inventory/hosts.yml": f"gpu: {{hosts: {{box: , '{name}': }}}}"})
+    assert refusal(root) == f"inventory/hosts.yml: gpu.hosts.{name}: {name!r} {NO_NAME}"
 
 
 def test_the_settings_of_every_role_are_checked() -> None:
