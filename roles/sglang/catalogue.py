@@ -115,6 +115,9 @@ class Catalogue:
         self._read: dict[str, Flag] = {}
         self._aliases = {alias: name for name, flag in flags.items() for alias in flag.get("aliases", ())}
         self._gone: Mapping[str, Mapping[str, str]] = notes.get("gone", {})
+        self._values: Mapping[str, Mapping[str, str]] = {
+            flag: accepted for accepted in notes.get("values", ()) for flag in accepted["flags"]
+        }
         self._cautions: Iterable[Mapping[str, Any]] = notes.get("cautions", ())
         self._conflicts: Iterable[Mapping[str, Any]] = notes.get("conflicts", ())
 
@@ -151,7 +154,7 @@ class Catalogue:
                 errors.append(f"server.{name}: not set in a profile; {reserved[name]}")
             elif name not in self._flags:
                 errors.append(f"server.{name}: {self._unknown(name)}")
-            elif problem := self[name].problem(value):
+            elif problem := self[name].problem(value) or self._outside(name, value):
                 errors.append(f"server.{name}: {problem}")
             elif (instead := self[name].deprecated) is not None:
                 warnings.append(f"server.{name}: deprecated{f'; use {instead}' if instead else ''}")
@@ -188,6 +191,13 @@ class Catalogue:
         if longer := [flag for flag in self._flags if flag.startswith(name)]:
             return f"not a full name; SGLang {self.version} has {', '.join(longer[:5])}"
         return f"SGLang {self.version} has no such flag; {_nearest_name(name, self._flags)}"
+
+    def _outside(self, name: str, value: object) -> str | None:
+        """Why a value of the right type is still not one that SGLang can work with."""
+        accepted = self._values.get(name)
+        if accepted is None or re.fullmatch(accepted["match"], str(value)):
+            return None
+        return f"accepted is {accepted['says']}; not {value!r}"
 
     def _holds(self, condition: str, server: Mapping[str, object]) -> bool:
         """Whether `server` changes a flag from its default: `pp_size`, or to certain values: `device=cpu|xpu`."""

@@ -113,7 +113,7 @@ PROFILE = {
     "description": EVIL,
     "extends": "tiny-tp1",
     "environment": {"EVIL": EVIL},
-    "server": {"served_model_name": EVIL.replace(":", ""), "chat_template": EVIL},
+    "server": {"served_model_name": "".join(EVIL.split()), "chat_template": EVIL},
     "findings": [{"text": EVIL, "source": EVIL}],
 }
 

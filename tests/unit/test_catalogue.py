@@ -65,6 +65,45 @@ def test_what_sglang_would_not_take_is_an_error(name: str, value: object, senten
     assert errors(**{name: value}) == (f"server.{name}: {sentence}",)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("context_length", 0, "at least 1"),
+        ("context_length", "0k", "at least 1"),
+        ("max_total_tokens", -5, "at least 1"),
+        ("max_prefill_tokens", 0, "at least 1"),
+        ("max_running_requests", 0, "at least 1"),
+        ("page_size", -64, "at least 1"),
+        ("cuda_graph_max_bs_decode", 0, "at least 1"),
+        ("speculative_num_steps", 0, "at least 1"),
+        ("speculative_eagle_topk", 0, "at least 1"),
+        ("speculative_num_draft_tokens", -1, "at least 1"),
+        ("chunked_prefill_size", 0, "at least 1, or -1 for prompts in one step"),
+        ("chunked_prefill_size", -2, "at least 1, or -1 for prompts in one step"),
+        ("served_model_name", "", "a name without blanks and colons"),
+        ("served_model_name", "kimi k2", "a name without blanks and colons"),
+        ("served_model_name", "kimi\n", "a name without blanks and colons"),
+        ("served_model_name", "kimi:lora", "a name without blanks and colons"),
+    ],
+)
+def test_what_no_server_can_work_with_is_an_error(name: str, value: object, accepted: str) -> None:
+    assert errors(**{name: value}) == (f"server.{name}: accepted is {accepted}; not {value!r}",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("context_length", 10),
+        ("context_length", "0.5M"),
+        ("page_size", 1),
+        ("chunked_prefill_size", 8192),
+        ("served_model_name", "moonshotai/Kimi-K2.6_fast"),
+    ],
+)
+def test_the_least_that_a_server_can_work_with_is_accepted(name: str, value: object) -> None:
+    assert errors(**{name: value}) == ()
+
+
 def test_a_reserved_flag_is_an_error_with_its_reason() -> None:
     findings = CATALOGUE.check({"api_key": "x"}, reserved={"api_key": "secrets do not stand in a profile"})
     assert findings.errors == ("server.api_key: not set in a profile; secrets do not stand in a profile",)
@@ -140,7 +179,9 @@ def test_the_notes_of_a_version_speak_of_its_flags(version: str) -> None:
         assert name in known, f"{name} is no flag of {version}"
         for value in filter(None, values.split("|")):
             assert known[name].problem(value) is None
-    for note in [*known._gone.values(), *known._cautions, *known._conflicts]:
+    for name in known._values:
+        assert name in known, f"{name} is no flag of {version}"
+    for note in [*known._gone.values(), *known._values.values(), *known._cautions, *known._conflicts]:
         assert note["source"]
 
 
