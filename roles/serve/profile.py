@@ -1,14 +1,30 @@
 """A profile: one way to serve one model. Pure."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from roles.benchmark.benchmark import Benchmark
 from roles.documents import Document, EnvironmentVariables
 
 Flag = bool | int | float | str | list[int] | list[str] | dict[str, object]
+
+RESERVED_ENVIRONMENT: Final = {
+    "CUDA_VISIBLE_DEVICES": "use `gpus`",
+    "CUDA_HOME": "it is the toolkit of the release",
+    "HOME": "it is the cache of the release",
+    "PATH": "it follows from the release and its toolkit",
+    "SLIPWAY_FINGERPRINT": "Slipway knows by it what runs",
+}
+"""Environment variables of a server that are not a user's to set, and why."""
+
+
+def unreserved(environment: EnvironmentVariables) -> EnvironmentVariables:
+    """The environment. Raises ValueError for a variable that is not a user's to set."""
+    if wrong := next((name for name in environment if name in RESERVED_ENVIRONMENT), None):
+        raise ValueError(f"{wrong} is not set here; {RESERVED_ENVIRONMENT[wrong]}")
+    return environment
 
 
 class Reference(Document):
@@ -60,6 +76,17 @@ class Profile(Document):
     """What is measured, and what the result must reach."""
     reference: tuple[Reference, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    _environment = field_validator("environment")(unreserved)
+
+    @model_validator(mode="after")
+    def _draft_is_used(self) -> Self:
+        if self.draft and "speculative_algorithm" not in self.server:
+            raise ValueError(
+                f"draft: {self.draft} would not be used; write `server: {{speculative_algorithm: …}}`, "
+                "or leave it out"
+            )
+        return self
 
 
 OWN = frozenset({"description", "reference", "findings"})

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from roles.documents import EnvironmentVariables
 from roles.secret import Secret
+from roles.serve.profile import unreserved
 from roles.settings import RoleSettings
 
 
@@ -37,6 +38,8 @@ class ServeSettings(RoleSettings):
     """Read the new profile's weights into free memory while the old one still serves."""
     accept_tight: bool = False
     """Switch to a profile whose memory estimate is TIGHT."""
+
+    _environment = field_validator("environment")(unreserved)
 
     @field_validator("admin_key")
     @classmethod

@@ -1,12 +1,14 @@
 """The shipped profiles, inheritance, and which profiles suit a host."""
 
 import pytest
+from pydantic import ValidationError
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
 from roles.serve.memory import Verdict, estimate
 from roles.serve.parallelism import Parallelism, on_cpu
 from roles.serve.profile import Flag, Profile, extended
+from roles.serve.settings import ServeSettings
 from roles.serve.suits import Suitability, suitability
 from tests.unit.shipped import ROOT, changed, draft_of, model_of, profile, rtx_pro_6000_x8, site
 
@@ -90,6 +92,35 @@ def test_a_variant_without_a_description_is_refused() -> None:
     values = extended({"name": "variant"}, {"description": "The parent.", "model": "m"})
     with pytest.raises(Refusal, match=r"^x\.yml: description: required, but not given$"):
         Profile.read(values, "x.yml")
+
+
+@pytest.mark.parametrize(
+    ("variable", "why"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "use `gpus`"),
+        ("CUDA_HOME", "it is the toolkit of the release"),
+        ("HOME", "it is the cache of the release"),
+        ("PATH", "it follows from the release and its toolkit"),
+        ("SLIPWAY_FINGERPRINT", "Slipway knows by it what runs"),
+    ],
+)
+def test_what_slipway_sets_in_the_environment_is_not_a_users_to_set(variable: str, why: str) -> None:
+    environment = {"NCCL_P2P_LEVEL": "SYS", variable: "0"}
+    with pytest.raises(Refusal) as refusal:
+        Profile.read({"name": "p", "description": "", "model": "m", "environment": environment}, "p.yml")
+    assert str(refusal.value) == f"p.yml: environment: {variable} is not set here; {why}"
+    with pytest.raises(ValidationError, match=f"{variable} is not set here"):
+        ServeSettings.model_validate({"environment": environment})
+
+
+def test_a_draft_model_that_would_not_be_used_is_refused() -> None:
+    values: dict[str, object] = {"name": "p", "description": "", "model": "m", "draft": "d"}
+    with pytest.raises(Refusal) as refusal:
+        Profile.read(values, "p.yml")
+    assert str(refusal.value) == (
+        "p.yml: draft: d would not be used; write `server: {speculative_algorithm: …}`, or leave it out"
+    )
+    assert Profile.read({**values, "server": {"speculative_algorithm": "EAGLE3"}}, "p.yml").draft == "d"
 
 
 def test_a_host_of_which_nothing_is_known_suits_profiles_for_the_cpu_only() -> None:
