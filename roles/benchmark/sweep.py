@@ -17,7 +17,9 @@ from roles.benchmark.rounds import Level, Mode, Point
 from roles.benchmark.statistics import Figure, Ranked, pareto, ranking, restart_noise
 from roles.documents import Document
 from roles.refusal import Refusal
+from roles.serve.command import RESERVED
 from roles.serve.profile import Profile
+from roles.sglang.catalogue import Catalogue
 
 PARALLELISM: Final = "parallelism"
 """A knob whose values are several of the server's flags at once."""
@@ -36,27 +38,44 @@ class Trial:
         return self.profile.name
 
 
-def trials(base: Profile, vary: Mapping[str, object], listed: Sequence[Profile], mode: Mode) -> list[Trial]:
+def trials(
+    base: Profile, vary: Mapping[str, object], listed: Sequence[Profile], mode: Mode, catalogue: Catalogue
+) -> list[Trial]:
     """Listed profiles first, then what `vary` makes of the base.
 
     An ablation tries the base, each change alone, and the first value of every knob together, so that each
-    knob's own effect is known. A grid tries every combination. Raises Refusal for a knob that is none.
+    knob's own effect is known. A grid tries every combination. Raises Refusal for a knob that is none, for a
+    value that `catalogue` does not know, and for two trials of one name.
     """
     found = [Trial(profile, {}) for profile in listed]
-    knobs = {knob: _values(knob, values) for knob, values in vary.items()}
+    knobs = {knob: _values(knob, values, catalogue) for knob, values in vary.items()}
     if knobs:
         choices = _ablation(knobs) if mode == "ablation" else _grid(knobs)
         found += [Trial(_varied(base, changes), changes) for changes in choices]
     unique: dict[str, Trial] = {}
     for trial in found:
         unique.setdefault(trial.profile.model_dump_json(exclude={"name", "description"}), trial)
+    names = [trial.name for trial in unique.values()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Refusal(f"vary: two trials would be called {twice}; write values that differ in letters or digits")
     return list(unique.values())
 
 
-def _values(knob: str, values: object) -> list[object]:
+def _values(knob: str, values: object, catalogue: Catalogue) -> list[object]:
     if not isinstance(values, list) or not values:
         raise Refusal(f"vary: {knob}: takes a list of values, not {values!r}")
+    problems = [error for value in values for error in catalogue.check(_flags(knob, value), RESERVED).errors]
+    if problems:
+        raise Refusal("\n".join(f"vary: {problem}" for problem in dict.fromkeys(problems)))
     return values
+
+
+def _flags(knob: str, value: object) -> Mapping[str, object]:
+    """The server's flags that a value of this knob sets whole."""
+    if knob == PARALLELISM:
+        return value if isinstance(value, dict) else {}
+    block, _, flag = knob.partition(".")
+    return {flag: value} if block == "server" and "." not in flag else {}
 
 
 def _ablation(knobs: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:

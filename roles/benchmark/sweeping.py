@@ -29,6 +29,8 @@ from roles.serve.facts import serve_facts
 from roles.serve.good import accepted
 from roles.serve.interruption import Interrupted, interruptible
 from roles.serve.unit import UNITS, unit_name
+from roles.sglang.catalogue import Catalogue
+from roles.sglang.settings import SglangSettings
 
 
 def planned(host: Host) -> tuple[list[Trial], Declared]:
@@ -36,7 +38,8 @@ def planned(host: Host) -> tuple[list[Trial], Declared]:
     wish, mode = target(host), BenchmarkSettings.of(host).sweep_mode
     (base,) = wanted_names(host)[:1]
     listed = [wish.profiles[name] for name in wish.variables.sweep]
-    tried = trials(wish.profiles[base], wish.variables.vary, listed, mode)
+    catalogue = Catalogue.load(SglangSettings.of(host).version)
+    tried = trials(wish.profiles[base], wish.variables.vary, listed, mode, catalogue)
     if not tried:
         raise Refusal("sweep: nothing to try; set `sweep` to names of profiles, or `vary` to values")
     return tried, declared(host, {trial.name: trial.profile for trial in tried})

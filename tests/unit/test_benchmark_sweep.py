@@ -1,21 +1,29 @@
 """Sweeps: what is tried, what is remembered, and how it is compared."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from roles.benchmark import sweep as sweeps
 from roles.benchmark.record import Record
-from roles.benchmark.sweep import Sweep, Trial, key, pareto_set, rankings, trials
+from roles.benchmark.rounds import Mode
+from roles.benchmark.sweep import Sweep, Trial, key, pareto_set, rankings
 from roles.benchmark.table import ranking_table
 from roles.refusal import Refusal
 from roles.serve.profile import Profile
 from roles.serve.unit import unit_name
+from roles.sglang.catalogue import Catalogue
 from tests.unit.benchmark_records import START, point, record
 
 SERVER = {"tp_size": 8, "max_running_requests": 64}
 BASE = Profile.read({"name": "base", "description": "", "model": "m", "server": SERVER}, "base.yml")
 OTHER = BASE.model_copy(update={"name": "other", "server": {"pp_size": 8}})
 KNOBS: dict[str, Any] = {"server.max_running_requests": [128, 256], "environment.NCCL_P2P_LEVEL": ["SYS"]}
+
+
+def trials(base: Profile, vary: Mapping[str, object], listed: Sequence[Profile], mode: Mode) -> list[Trial]:
+    return sweeps.trials(base, vary, listed, mode, Catalogue.load("0.5.23"))
 
 
 def names(tried: list[Trial]) -> list[str]:
@@ -77,6 +85,14 @@ def test_a_trial_has_a_name_that_systemd_takes() -> None:
         ({"max_running_requests": [1]}, "vary: max_running_requests: no key of a profile that can vary"),
         ({"sever.tp_size": [1]}, "vary: sever.tp_size: no key of a profile that can vary"),
         ({"parallelism": [8]}, "vary: parallelism: takes flags such as"),
+        (
+            {"server.max_runing_requests": [64]},
+            "vary: server.max_runing_requests: SGLang 0.5.23 has no such flag; did you mean max_running_requests?",
+        ),
+        ({"server.tp_size": [8, "4"]}, "vary: server.tp_size: accepted is an integer; not '4'"),
+        ({"server.host": ["::"]}, "vary: server.host: not set in a profile; it is the variable serve_host"),
+        ({"parallelism": [{"tp": 8}]}, "vary: server.tp: not a full name; SGLang 0.5.23 has tp_size"),
+        ({"environment.A": ["a b", "a-b"]}, "vary: two trials would be called base.A-a-b; write values that differ"),
         ({"benchmark.repeats": [1]}, "vary: benchmark.repeats: input should be greater than or equal to 3"),
     ],
 )
