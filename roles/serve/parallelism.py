@@ -190,7 +190,10 @@ def _meant(
 def _name_of(
     parallelism: Parallelism, profile: Profile, model: Model, hardware: Hardware, known: Mapping[str, Profile]
 ) -> str:
-    """The simplest known profile that spreads the same model over the same GPUs like this, and works; in brackets."""
+    """A known profile that spreads the same model over the same GPUs like this, and works; in brackets.
+
+    Of several the first, for shipped ones come first; or the simplest of which its name is a variant.
+    """
     names = [
         name
         for name, other in known.items()
@@ -199,7 +202,8 @@ def _name_of(
         and _is_spread(other, parallelism)
         and not check(other, model, hardware)
     ]
-    return f" (profile {min(names, key=lambda name: (len(name), name))})" if names else ""
+    simplest = min((name for name in names if names[0].startswith(name)), key=len, default=None)
+    return f" (profile {simplest})" if simplest else ""
 
 
 def _is_spread(profile: Profile, parallelism: Parallelism) -> bool:

@@ -208,6 +208,13 @@ def test_only_a_profile_that_works_itself_on_the_same_gpus_is_suggested() -> Non
     assert not suggested(elsewhere=meant.model_copy(update={"gpus": tuple(range(8))}))
 
 
+def test_the_simplest_shipped_profile_is_suggested_before_a_sites_own() -> None:
+    wanted = changed("k26-ep8", tp_size=4)
+    known = {**site().profiles, "own": changed("k26-ep8").model_copy(update={"name": "own"})}
+    (size, *_) = check(wanted, model_of(wanted), rtx_pro_6000_x8(), known)
+    assert "write tp_size 8, ep_size 8 (profile k26-ep8), or " in size
+
+
 def test_every_size_must_be_a_positive_integer() -> None:
     assert problems("k26-tp8", attn_cp_size=0) == ["server.attn_cp_size: must be an integer of at least 1, not 0"]
 
