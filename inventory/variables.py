@@ -15,7 +15,8 @@ from inventory.values import Value, Values
 from roles.base.settings import BaseSettings
 from roles.benchmark.settings import BenchmarkSettings
 from roles.cuda.settings import CudaSettings
-from roles.documents import Document, sentence
+from roles.documents import Document, hint, sentence
+from roles.documents import problems as problems_of
 from roles.flash_attn.settings import FlashAttnSettings
 from roles.front.settings import FrontSettings
 from roles.preflight.hardware import Hardware
@@ -85,7 +86,7 @@ def check(host: str, values: Values, profiles: Iterable[str], problems: Problems
         try:
             document.model_validate(own)
         except ValidationError as error:
-            for problem in error.errors():
+            for problem in problems_of(document, error, own):
                 problems.add(_refusal(document, problem, prefix, values.get(prefix + str(problem["loc"][0])), host))
     _check_profiles(values, set(profiles), problems)
 
@@ -113,7 +114,6 @@ def _refusal(document: type[Document], problem: ErrorDetails, prefix: str, value
     if value is None:
         return f"host {host}: {text}"
     text = text.replace(prefix + str(problem["loc"][0]), value.written, 1)
-    if problem["type"] == "string_type" and isinstance(problem["input"], int | float):
-        example = f"--data '{value.written}=\"1.10\"'" if value.source == "--data" else f'{value.written}: "1.10"'
-        text += f"; put it in quotes, as in {example}"
+    if len(problem["loc"]) == 1:
+        text += hint(problem, value.written, *(["--data '{key}=\"{text}\"'"] if value.source == "--data" else []))
     return f"{value.source}: {text}"

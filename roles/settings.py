@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from pydantic import ValidationError
 
-from roles.documents import Document, sentence
+from roles.documents import Document, problems, sentence
 from roles.refusal import Refusal
 
 if TYPE_CHECKING:  # pure code imports settings where there is no pyinfra
@@ -41,7 +41,7 @@ class RoleSettings(Document):
             raise Refusal(
                 "\n".join(
                     f"{origin(cls.prefix + str(problem['loc'][0]))}: {sentence(cls, problem, cls.prefix)}"
-                    for problem in error.errors()
+                    for problem in problems(cls, error, own)
                 )
             ) from None
 

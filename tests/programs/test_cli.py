@@ -110,7 +110,7 @@ def test_limit_by_group(pyinfra: Pyinfra, site: Path) -> None:
         (["SITE/inventory", "--limit", "lba"], "--limit: no host or group matches lba; did you mean lab?"),
         (["SITE/inventory", "--exclude", "lba"], "--exclude: no host or group matches lba; did you mean lab?"),
         (["SITE/inventory", "--data", "profile=tiny-tp"], "--data: profile: unknown profile tiny-tp"),
-        (["SITE/inventory", "--data", "sglang_version=0.10"], "as in --data 'sglang_version=\"1.10\"'"),
+        (["SITE/inventory", "--data", "sglang_version=0.10"], "with every digit: --data 'sglang_version=\"0.1\"'"),
         (["SITE/inventory", "--data", "profile"], "--data profile: must be name=value"),
         (["SITE/inventory", "--group-data", "x"], "--group-data: not accepted"),
     ],

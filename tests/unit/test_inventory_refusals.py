@@ -16,6 +16,11 @@ NO_NAME = (
     "of letters, digits and . _ - : (no dot or hyphen first)"
 )
 
+ANY_FLAG = (
+    "true or false, a whole number, a number, text, a list of whole numbers, a list of text "
+    "or a mapping (`key: value` lines)"
+)
+
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "unknown variable": (
         {"group_vars/gpu.yml": "serve_prot: 1"},
@@ -31,8 +36,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "wrong type": (
         {"group_vars/gpu/a.yml": "serve_port: many"},
-        "group_vars/gpu/a.yml: serve_port: input should be a valid integer, unable to parse string as an integer, "
-        "not 'many'",
+        "group_vars/gpu/a.yml: serve_port: must be a whole number, not 'many'",
     ),
     "out of bounds": (
         {"group_vars/all.yml": "profile: small\nserve_port: 65536"},
@@ -40,8 +44,35 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "number for a version": (
         {"group_vars/gpu.yml": "serve_host: 1.10"},
-        "group_vars/gpu.yml: serve_host: input should be a valid string, not 1.1; "
-        'put it in quotes, as in serve_host: "1.10"',
+        "group_vars/gpu.yml: serve_host: must be text, not 1.1; "
+        'put it in quotes, with every digit: serve_host: "1.1"',
+    ),
+    "true or false for a word": (
+        {"group_vars/gpu.yml": "benchmark_level: off\nansible_user: yes"},
+        'group_vars/gpu.yml: ansible_user: must be text, not true; put it in quotes: ansible_user: "true"\n'
+        "group_vars/gpu.yml: benchmark_level: input should be 'quick', 'full' or 'off', not false; "
+        'put it in quotes: benchmark_level: "off"',
+    ),
+    "number for text in a profile": (
+        {"group_vars/profiles/small.yml": PROFILE + "environment: {NCCL_DEBUG: 1}"},
+        "group_vars/profiles/small.yml: environment.NCCL_DEBUG: must be text, not 1; "
+        'put it in quotes: NCCL_DEBUG: "1"',
+    ),
+    "none of several kinds": (
+        {"group_vars/profiles/small.yml": PROFILE + "server: {tp_size: null, page_size: [1, {}]}\ngpus: none"},
+        "group_vars/profiles/small.yml: gpus: must be 'all' or a list of whole numbers, not 'none'\n"
+        f"group_vars/profiles/small.yml: server.tp_size: must be {ANY_FLAG}, not null\n"
+        f"group_vars/profiles/small.yml: server.page_size: must be {ANY_FLAG}, not [1, {{}}]",
+    ),
+    "wrong item of a list that could be a word": (
+        {"group_vars/profiles/small.yml": PROFILE + "gpus: [0, x]"},
+        "group_vars/profiles/small.yml: gpus.1: must be a whole number, not 'x'",
+    ),
+    "list for a mapping": (
+        {"group_vars/profiles/small.yml": PROFILE + "server: [tp_size]\nsmoke: [1]\nreference: {a: 1}"},
+        "group_vars/profiles/small.yml: server: must be a mapping (`key: value` lines), not ['tp_size']\n"
+        "group_vars/profiles/small.yml: smoke: must be a mapping (`key: value` lines), not [1]\n"
+        "group_vars/profiles/small.yml: reference: must be a list, not {'a': 1}",
     ),
     "wrong port": (
         {"inventory/hosts.yml": "gpu: {hosts: {box: {ansible_port: 0}}}"},
@@ -274,12 +305,12 @@ def test_everything_wrong_is_said_at_once_and_once(root: Path) -> None:
     [
         (
             {"serve_host": 1.1},
-            "--data: serve_host: input should be a valid string, not 1.1; "
-            "put it in quotes, as in --data 'serve_host=\"1.10\"'",
+            "--data: serve_host: must be text, not 1.1; "
+            "put it in quotes, with every digit: --data 'serve_host=\"1.1\"'",
         ),
         ({"profile": "smal"}, "--data: profile: unknown profile smal; did you mean small?"),
-        ({"profile": None}, "--data: profile: input should be a valid string, not None"),
-        ({"profile": ["small"]}, "--data: profile: input should be a valid string, not ['small']"),
+        ({"profile": None}, "--data: profile: must be text, not null"),
+        ({"profile": ["small"]}, "--data: profile: must be text, not ['small']"),
     ],
 )
 def test_refused_from_the_command_line(root: Path, data: dict[str, object], said: str) -> None:

@@ -51,7 +51,7 @@ def test_a_host_that_does_not_fit_is_refused_in_one_sentence(host: dict[str, obj
     ("variables", "sentence"),
     [
         ({"sglang_version": "0.5.24"}, "all.yml: sglang_version: no lock of version 0.5.24; did you mean 0.5.23?"),
-        ({"sglang_version": 0.5}, "all.yml: sglang_version: input should be a valid string, not 0.5"),
+        ({"sglang_version": 0.5}, "all.yml: sglang_version: must be text, not 0.5"),
         ({"sglang_verson": "0.5.23"}, "all.yml: sglang_verson: unknown key; did you mean sglang_version?"),
         ({"sglang_uv_cache": "uv"}, "all.yml: sglang_uv_cache: string should match pattern '^/', not 'uv'"),
     ],
