@@ -1,7 +1,7 @@
 """Models and profiles: typed documents, one file each."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -83,13 +83,26 @@ def _read(files: Mapping[str, Path], problems: Problems) -> dict[str, dict[str, 
     return read
 
 
+def _from_first(circle: Sequence[str]) -> str:
+    """A circle of names, its last the same as its first, told the same way wherever it was entered."""
+    names = circle[:-1]
+    first = names.index(min(names))
+    return " -> ".join([*names[first:], *names[:first], names[first]])
+
+
 def _resolved(name: str, written: Mapping[str, Mapping[str, object]], files: Mapping[str, Path]) -> dict[str, object]:
     """A profile's values on top of its parent's, and so on up. Raises Refusal for a parent that cannot be."""
     line = [name]
     while (parent := written[line[-1]].get("extends")) is not None:
         source = shown(files[line[-1]])
+        if parent == line[-1]:
+            raise Refusal(
+                f"{source}: extends: {parent} is this profile itself, as a site's replaces the shipped one of its name; "
+                "give it a name of its own"
+            )
         if parent in line:
-            raise Refusal(f"{source}: extends: goes in a circle: {' -> '.join([*line, str(parent)])}")
+            circle = [*line[line.index(parent) :], parent]
+            raise Refusal(f"{shown(files[min(circle)])}: extends: goes in a circle: {_from_first(circle)}")
         if not isinstance(parent, str) or parent not in files:
             raise Refusal(f"{source}: extends: unknown profile {parent}; {nearest(str(parent), files)}")
         if parent not in written:

@@ -45,9 +45,11 @@ class Layers:
         """The files in group_vars/`folder` by their names without extension; a site's replace shipped ones."""
         found: dict[str, Path] = {}
         for layer in (*self.shipped, *self.site):
-            directory = layer / "group_vars" / folder
-            if directory.is_dir():
-                found |= {path.stem: path for path in sorted(directory.iterdir()) if is_yaml(path) and path.suffix}
+            own: dict[str, Path] = {}
+            for path in _entries(layer / "group_vars" / folder):
+                if path.suffix and own.setdefault(path.stem, path) != path:
+                    self._refuse_beside(path, own[path.stem])
+            found |= own
         return found
 
     def refuse_misspelt(self, kind: Kind, names: Iterable[str]) -> None:
@@ -83,10 +85,13 @@ class Layers:
             return []
         found = [path for path in (directory / f"{name}{extension}" for extension in EXTENSIONS) if path.exists()]
         for unread in found[1:]:
-            self.problems.add(f"{shown(unread)}: not accepted beside {shown(found[0])}, which is read instead of it")
+            self._refuse_beside(unread, found[0])
         if not found:
             return []
         return _files_below(found[0]) if found[0].is_dir() else found[:1]
+
+    def _refuse_beside(self, unread: Path, read: Path) -> None:
+        self.problems.add(f"{shown(unread)}: not accepted beside {shown(read)}, which is read instead of it")
 
     def _values_in(self, path: Path) -> Values:
         if path not in self._read:

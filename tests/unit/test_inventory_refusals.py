@@ -21,6 +21,11 @@ ANY_FLAG = (
     "or a mapping (`key: value` lines)"
 )
 
+EXTENDS_ITSELF = (
+    "extends: small is this profile itself, as a site's replaces the shipped one of its name; "
+    "give it a name of its own"
+)
+
 CASES: dict[str, tuple[dict[str, str], str]] = {
     "unknown variable": (
         {"group_vars/gpu.yml": "serve_prot: 1"},
@@ -138,8 +143,19 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
             "group_vars/profiles/small.yml": "extends: third\ndescription: One.",
             "group_vars/profiles/third.yml": "extends: small\ndescription: Two.",
         },
-        "group_vars/profiles/third.yml: extends: goes in a circle: small -> third -> small\n"
-        "group_vars/profiles/small.yml: extends: goes in a circle: third -> small -> third",
+        "group_vars/profiles/small.yml: extends: goes in a circle: small -> third -> small",
+    ),
+    "profile that extends itself, and others that extend it": (
+        {
+            "group_vars/profiles/small.yml": "extends: small\ndescription: One.",
+            "group_vars/profiles/large.yml": "extends: small\ndescription: Two.",
+        },
+        f"group_vars/profiles/small.yml: {EXTENDS_ITSELF}",
+    ),
+    "two files of one profile": (
+        {"group_vars/profiles/small.yaml": PROFILE + "server: {tp_size: 2}"},
+        "group_vars/profiles/small.yml: not accepted beside group_vars/profiles/small.yaml, "
+        "which is read instead of it",
     ),
     "profile named like a group": (
         {"group_vars/profiles/gpu.yml": PROFILE},
@@ -262,6 +278,13 @@ def test_refused(root: Path, case: str) -> None:
     files, said = CASES[case]
     write(root, files)
     assert refusal(root) == said
+
+
+def test_a_sites_profile_cannot_extend_the_shipped_one_that_it_replaces(root: Path) -> None:
+    own = {"inventory/hosts.yml": "gpu: {hosts: {box: }}", "group_vars/profiles/small.yml": "extends: small"}
+    write(root / "elsewhere", own)
+    write(root, {"group_vars/profiles/large.yml": "extends: small\ndescription: Large."})
+    assert refusal(root, "elsewhere/inventory") == f"elsewhere/group_vars/profiles/small.yml: {EXTENDS_ITSELF}"
 
 
 @pytest.mark.parametrize(
