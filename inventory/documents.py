@@ -97,8 +97,8 @@ def _resolved(name: str, written: Mapping[str, Mapping[str, object]], files: Map
         source = shown(files[line[-1]])
         if parent == line[-1]:
             raise Refusal(
-                f"{source}: extends: {parent} is this profile itself, as a site's replaces the shipped one of its name; "
-                "give it a name of its own"
+                f"{source}: extends: {parent} is this profile itself, "
+                "as a site's replaces the shipped one of its name; give it a name of its own"
             )
         if parent in line:
             circle = [*line[line.index(parent) :], parent]

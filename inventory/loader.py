@@ -87,7 +87,7 @@ def _read(source: str, overrides: Values, root: Path, problems: Problems) -> tup
     """The hosts, and the folders with variables that belong to them."""
     path = Path(source)
     own = (root / "inventory", root)
-    if not path.exists():
+    if not source or not path.exists():  # Path("") is the current directory
         return only_hosts(_named(source, overrides)), Layers(shipped=(), site=own, problems=problems)
     if path.is_dir():
         directory = path.resolve()

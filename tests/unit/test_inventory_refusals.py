@@ -346,6 +346,7 @@ def test_refused_from_the_command_line(root: Path, data: dict[str, object], said
         ("inventory/host.yml", "inventory/host.yml: no such file or directory; did you mean inventory/hosts.yml?"),
         ("hosts.py", "hosts.py: not an inventory; accepted are a directory, a YAML file, or hosts by name"),
         ("box.invalid", "box.invalid: neither a directory, nor a YAML file, nor a host whose name resolves"),
+        ("", "the inventory is empty; accepted are a directory, a YAML file, or hosts by name"),
         (",", "the inventory is empty; accepted are a directory, a YAML file, or hosts by name"),
         ("@nope", f"@nope: '@nope' {NO_NAME}"),
         ("@local,@docker/x", f"@local,@docker/x: '@docker/x' {NO_NAME}"),
