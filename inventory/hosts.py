@@ -11,6 +11,7 @@ from inventory.names import expanded
 from inventory.problems import Problems
 from inventory.values import Values, values_from
 from inventory.yamlfile import read_mapping, shown
+from roles.documents import kind
 from roles.refusal import Refusal, nearest
 
 SECTIONS: Final = ("hosts", "children", "vars")
@@ -154,6 +155,6 @@ class _Reader:
         if isinstance(content, str) and where.endswith((".hosts", ".children")):
             return {content: None}
         if not isinstance(content, dict):
-            self.problems.add(f"{self.source}: {where}: must be `name:` lines, not {type(content).__name__}")
+            self.problems.add(f"{self.source}: {where}: must be `name:` lines, not {kind(content)}")
             return {}
         return content

@@ -99,7 +99,7 @@ def _nearest_variable(name: str) -> str:
 def _check_profiles(values: Values, profiles: set[str], problems: Problems) -> None:
     for name in ("profile", "profiles", "sweep"):
         value = values.get(name, Value((), "", ""))
-        for wanted in value.value if isinstance(value.value, list) else [value.value]:
+        for wanted in value.value if isinstance(value.value, list) and name != "profile" else [value.value]:
             if isinstance(wanted, str) and wanted not in profiles | ({PREVIOUS} if name == "profile" else set()):
                 problems.add(f"{value.source}: {name}: unknown profile {wanted}; {nearest(wanted, profiles)}")
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import yaml
 
+from roles.documents import kind
 from roles.refusal import Refusal
 
 EXTENSIONS: Final = ("", ".yml", ".yaml", ".json")
@@ -53,7 +54,7 @@ def read_mapping(path: Path) -> dict[str, object]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise Refusal(f"{shown(path)}: must be `key: value` lines, not {type(values).__name__}")
+        raise Refusal(f"{shown(path)}: must be `key: value` lines, not {kind(values)}")
     for key in values:
         if not isinstance(key, str):
             raise Refusal(f"{shown(path)}: {key}: a name must be text; put it in quotes")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Annotated, Final, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -98,11 +99,11 @@ def _member(problem: ErrorDetails, name: str) -> str:
     """A member of a union, which pydantic calls `int`, `constrained-str`, `list[int]`, `tuple[int, ...]`, …"""
     if problem["type"] == "literal_error":
         return str(problem["ctx"]["expected"])
-    kind, _, items = name.removeprefix("constrained-").partition("[")
-    if kind in ("list", "tuple") and items:
+    outer, _, items = name.removeprefix("constrained-").partition("[")
+    if outer in ("list", "tuple") and items:
         each = {"int": "whole numbers", "float": "numbers", "str": "text"}.get(re.split(r"[],]", items)[0])
-        return f"a list of {each}" if each else _WORDS[kind]
-    return _WORDS.get(kind, _WORDS["dict"])
+        return f"a list of {each}" if each else _WORDS[outer]
+    return _WORDS.get(outer, _WORDS["dict"])
 
 
 def sentence(document: type[BaseModel], problem: ErrorDetails, prefix: str = "") -> str:
@@ -119,14 +120,14 @@ def sentence(document: type[BaseModel], problem: ErrorDetails, prefix: str = "")
         case "value_error":
             said = str(problem["ctx"]["error"])
             return f"{key}: {said}" if key else said
-        case kind:
-            match = _KIND_ERROR.fullmatch(kind)
+        case other:
+            match = _KIND_ERROR.fullmatch(other)
             message = f"must be {_WORDS[match[1]]}" if match else problem["msg"][:1].lower() + problem["msg"][1:]
             return f"{key}: {message}, not {_as_yaml(problem['input'])}"
 
 
 def hint(problem: ErrorDetails, key: str, form: str = '{key}: "{text}"') -> str:
-    """End of a sentence: how text is written that YAML, without quotes, takes for a number or for true or false."""
+    """End of a sentence: how to write text that YAML, without quotes, takes for a number, a date, true or false."""
     text = _meant(problem)
     if text is None:
         return ""
@@ -144,14 +145,21 @@ def _meant(problem: ErrorDetails) -> str | None:
     if problem["type"] == "literal_error" and isinstance(value, bool):
         words = ("on", "yes", "true") if value else ("off", "no", "false")
         return next((word for word in words if f"'{word}'" in problem["ctx"]["expected"]), None)
-    if problem["type"] == "string_type" and isinstance(value, bool | int | float):
+    if problem["type"] == "string_type" and isinstance(value, bool | int | float | date):
         return _as_yaml(value)
     return None
+
+
+def kind(value: object) -> str:
+    """What one who writes YAML calls what `value` is."""
+    return "nothing" if value is None else _WORDS.get(type(value).__name__, f"a {type(value).__name__}")
 
 
 def _as_yaml(value: object) -> str:
     if value is None:
         return "null"
+    if isinstance(value, date):
+        return str(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

@@ -52,6 +52,11 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
         "group_vars/gpu.yml: serve_host: must be text, not 1.1; "
         'put it in quotes, with every digit: serve_host: "1.1"',
     ),
+    "list and date for a word": (
+        {"group_vars/gpu.yml": "profile: [smal]\nserve_host: 2026-01-31"},
+        "group_vars/gpu.yml: profile: must be text, not ['smal']\n"
+        'group_vars/gpu.yml: serve_host: must be text, not 2026-01-31; put it in quotes: serve_host: "2026-01-31"',
+    ),
     "true or false for a word": (
         {"group_vars/gpu.yml": "benchmark_level: off\nansible_user: yes"},
         'group_vars/gpu.yml: ansible_user: must be text, not true; put it in quotes: ansible_user: "true"\n'
@@ -184,7 +189,11 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "list of hosts": (
         {"inventory/hosts.yml": "gpu: {hosts: [box]}\ncpu: {hosts: {box: }}"},
-        "inventory/hosts.yml: gpu.hosts: must be `name:` lines, not list",
+        "inventory/hosts.yml: gpu.hosts: must be `name:` lines, not a list",
+    ),
+    "text for variables": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: serve_port=1}}"},
+        "inventory/hosts.yml: gpu.hosts.box: must be `name:` lines, not text",
     ),
     "number for a host": (
         {"inventory/hosts.yml": "gpu: {hosts: {1: , box: }}"},
@@ -252,7 +261,7 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "no mapping": (
         {"group_vars/gpu.yml": "- serve_port"},
-        "group_vars/gpu.yml: must be `key: value` lines, not list",
+        "group_vars/gpu.yml: must be `key: value` lines, not a list",
     ),
     "number for a variable": (
         {"group_vars/gpu.yml": "1: one"},
