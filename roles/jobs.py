@@ -45,20 +45,25 @@ def _start_and_follow(job: Job) -> str:
     for name, path in job.credentials.items():
         settings += f" --property=LoadCredential={shlex.quote(f'{name}:{path}')}"
     command = shlex.quote(job.command.replace("$", "$$"))  # systemd would replace variables before the shell does
-    # RemainAfterExit keeps the result until it is read; the journal is read from this start on.
+    # RemainAfterExit keeps the result until it is read. The journal is asked again and again, from where it was left:
+    # one that is followed may be cut off before it has shown the end of a short job.
     return f"""
 ask() {{ systemctl show --property="$1" --value {unit}; }}
 forget() {{ systemctl stop {unit}; systemctl reset-failed {unit}; }} 2>/dev/null
 if [ "$(ask SubState)" != running ]; then
     forget
     systemd-run --quiet --unit={unit} --service-type=exec --remain-after-exit \\
-        --uid={job.user} --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {command} || exit 1
+        --uid={job.user} --property=RuntimeMaxSec={job.limit} {settings} /bin/sh -c {command}
 fi
-journalctl --follow --lines=all --output=cat _SYSTEMD_INVOCATION_ID="$(ask InvocationID)" & follower=$!
-while [ "$(ask SubState)" = running ]; do sleep 0.5; done
+id=$(ask InvocationID)  # there is one also where the job failed so soon that systemd-run says so
+[ -n "$id" ] || exit 1
+shown=$(mktemp --dry-run)
+show() {{ journalctl --quiet --output=cat --cursor-file="$shown" _SYSTEMD_INVOCATION_ID="$id"; }}
+while [ "$(ask SubState)" = running ]; do show; sleep 0.5; done
 result=$(ask Result)
 journalctl --sync
-kill $follower
+show
+rm -f "$shown"
 # A failure stays until the next start, for whoever else follows this job.
 [ "$result" = success ] || {{ echo "{job.unit} ended with: $result"; exit 1; }}
 forget
