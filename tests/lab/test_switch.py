@@ -81,20 +81,8 @@ def test_a_port_that_someone_else_holds_is_found_before_anything_stops() -> None
 
 
 def test_a_second_run_at_once_is_told_who_is_at_work() -> None:
-    command = [
-        str(Path(sys.executable).with_name("pyinfra")),
-        "-y",
-        "inventory",
-        "deploy.py",
-        "--data",
-        "profile=tiny-pp2",
-    ]
-    first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    first = deploying("tiny-pp2")
     try:
-        assert first.stderr is not None
-        for line in first.stderr:
-            if "starting sglang-tiny-pp2.service" in line:
-                break
         second = deploy("--data", "profile=tiny-tp2")
         assert second.returncode == 1, told(second)
         assert re.search(r"another run is at work, of \S+ since \d\d:\d\d:\d\d UTC", second.stderr)
@@ -109,19 +97,7 @@ def test_a_second_run_at_once_is_told_who_is_at_work() -> None:
 
 @pytest.mark.usefixtures("nothing_lost")
 def test_a_run_killed_in_the_middle_is_completed_by_the_next() -> None:
-    command = [
-        str(Path(sys.executable).with_name("pyinfra")),
-        "-y",
-        "inventory",
-        "deploy.py",
-        "--data",
-        "profile=tiny-tp2",
-    ]
-    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert run.stderr is not None
-    for line in run.stderr:
-        if "starting sglang-tiny-tp2.service" in line:
-            break
+    run = deploying("tiny-tp2")
     run.kill()
     run.communicate()
     assert enabled() == {OLD}
