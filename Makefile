@@ -9,7 +9,7 @@ AUDIT = $(UV) run --quiet --locked --isolated --only-group audit
 RELEASE = $(or $(PYTHON),$(error PYTHON: the Python of an installed release is required))
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help demo lab lab-down lint format docs oracle quick test audit sbom report lock catalogue clean
+.PHONY: help demo lab lab-down lint format docs oracle quick test test-long audit sbom report lock catalogue clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,10 @@ browser:
 
 test: browser ## Check style and types, run every test, and remove the lab, also after a failure
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \
-	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest tests/programs tests/lab
+	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest -m 'not long' tests/programs tests/lab
+
+test-long: .venv/synced ## Run the tests that take minutes each: killed, cut off and full hosts
+	@trap '$(MAKE) --no-print-directory lab-down' EXIT; $(BIN)/pytest -m long tests/lab
 
 lock: | $(UV) ## Resolve roles/sglang/locks/*.in into locks with hashes
 	cd roles/sglang/locks && for wanted in *.in; do \
