@@ -10,7 +10,7 @@ from tests.lab.places import LabError, existing
 def main() -> None:
     parser = ArgumentParser(prog="python -m tests.lab", description="The hosts that tests deploy to.")
     parser.add_argument("action", choices=["up", "down", "reset", "reboot", "status", "shell"])
-    parser.add_argument("name", nargs="?", help="lab (the default), lab2, … lab9; without it down is for all")
+    parser.add_argument("name", nargs="?", help="lab by default; without it down is for all")
     arguments = parser.parse_args()
     try:
         match arguments.action:

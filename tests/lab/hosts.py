@@ -141,7 +141,7 @@ def _make(place: Place) -> None:
     pristine = base.ensure()
     new = place.folder / "root.new"
     _discard(new)
-    place.folder.mkdir(parents=True, exist_ok=True)
+    place.claim_port()
     do("cp", "--archive", "--reflink=auto", pristine, new)
     (new / "etc/hostname").write_text(f"{place.name}\n")
     (new / "etc/hosts").write_text(f"127.0.0.1 localhost {place.name}\n::1 localhost\n")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ KEY: Final = LAB / "key"
 
 KNOWN_HOSTS: Final = LAB / "known_hosts"
 
+FIRST_PORT: Final = 2222
+
 
 class LabError(Exception):
     """The lab cannot do what was asked; one sentence says why."""
@@ -32,17 +35,29 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Folder and port of one host: `lab` listens on 2222, `lab2` on 2223, and so on up to `lab9`."""
+    """Folder and port of one host."""
 
     name: str
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"lab[2-9]?", self.name):
-            raise LabError(f"no host can be named {self.name}: a lab host is lab, lab2, … or lab9")
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name):
+            raise LabError(f"no host can be named {self.name}: accepted are lower case letters, digits and -")
 
     @property
     def port(self) -> int:
-        return 2221 + int(self.name.removeprefix("lab") or 1)
+        """Where its sshd listens: 2222 for `lab`, as the inventory says; for another what `claim_port` gave it."""
+        return FIRST_PORT if self.name == "lab" else int(self._port.read_text())
+
+    def claim_port(self) -> None:
+        """Give a host that has none the lowest port that no other one has."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.name != "lab" and not self._port.exists():
+            taken = {FIRST_PORT, *(int(file.read_text()) for file in self.folder.parent.glob("*/port"))}
+            self._port.write_text(str(next(port for port in count(FIRST_PORT) if port not in taken)))
+
+    @property
+    def _port(self) -> Path:
+        return self.folder / "port"
 
     @property
     def folder(self) -> Path:
@@ -64,4 +79,4 @@ class Place:
 
 def existing() -> list[str]:
     """Names of the hosts that have been made."""
-    return sorted(folder.name for folder in (LAB / "hosts").glob("lab*"))
+    return sorted(folder.name for folder in (LAB / "hosts").glob("*"))
