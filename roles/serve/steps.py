@@ -168,10 +168,10 @@ def start_unit(host: Host, unit: str) -> None:
     limit = f"$(sed -n 's/^TimeoutStartSec=//p' {UNITS}/{unit})"
     started, _ = attempt(host, f'{programs.START} {unit} "{limit}"', show=True)
     if not started:
-        raise SwitchError(_why_it_failed(host, unit, since))
+        raise SwitchError(why_it_failed(host, unit, since))
 
 
-def _why_it_failed(host: Host, unit: str, since: str) -> str:
+def why_it_failed(host: Host, unit: str, since: str) -> str:
     """The cause that the journal shows, and the journal's end. The unit is stopped, or it would start for ever."""
     _, status = attempt(host, f"systemctl show --property=Result,ExecMainStatus {unit}")
     _, journal = attempt(host, f"systemctl stop {unit}; journalctl --unit={unit} --since=@{since} --output=cat")
