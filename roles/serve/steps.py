@@ -168,19 +168,21 @@ def start_unit(host: Host, unit: str) -> None:
     limit = f"$(sed -n 's/^TimeoutStartSec=//p' {UNITS}/{unit})"
     started, _ = attempt(host, f'{programs.START} {unit} "{limit}"', show=True)
     if not started:
-        raise SwitchError(why_it_failed(host, unit, since))
+        reason = why_it_failed(host, unit, since)
+        attempt(host, f"systemctl stop {unit}")  # or it would start for ever
+        raise SwitchError(f"{unit} did not start\n{reason}")
 
 
 def why_it_failed(host: Host, unit: str, since: str) -> str:
-    """The cause that the journal shows, and the journal's end. The unit is stopped, or it would start for ever."""
+    """The cause that the journal shows, and the journal's end. `since`: seconds of the host's clock."""
     _, status = attempt(host, f"systemctl show --property=Result,ExecMainStatus {unit}")
-    _, journal = attempt(host, f"systemctl stop {unit}; journalctl --unit={unit} --since=@{since} --output=cat")
+    _, journal = attempt(host, f"journalctl --sync; journalctl --unit={unit} --since=@{since} --output=cat")
     shown = dict(line.split("=", 1) for line in status.splitlines() if "=" in line)
     exit_status = shown.get("ExecMainStatus", "")
     explanation = explain(
         journal, result=shown.get("Result", ""), exit_status=int(exit_status) if exit_status.isdigit() else None
     )
-    return f"{unit} did not start\n{explanation}\nthe end of its journal:\n{_last_lines(journal)}"
+    return f"{explanation}\nthe end of its journal:\n{_last_lines(journal)}"
 
 
 def _last_lines(journal: str, number: int = 30) -> str:
