@@ -45,17 +45,9 @@ def model_in_place(
         host.noop(f"{directory} is complete")
         return
     aside = fetching(directory)
-    instructions = {
-        "model": model.name,
-        "file": file_of(model),
-        "place": model.source.place,
-        "source": model.source.model_dump(),
-        "folder": directory,
-        "hub": settings.hub,
-        "token_file": settings.token_file,
-        "user": paths.USER,
-    }
-    yield from write(File(f"{aside}/instructions.json", json.dumps(instructions, indent=1) + "\n"))
+    yield from write(
+        File(f"{aside}/instructions.json", json.dumps(instructions(model, directory, settings), indent=1) + "\n")
+    )
     for program in PROGRAMS:
         text = (Path(__file__).parent / f"{program}.py").read_text()
         yield from write(File(f"{aside}/roles/weights/{program}.py", text))
@@ -67,6 +59,20 @@ def model_in_place(
         limit=_LIMIT,
     )
     yield FunctionCommand(_fetch, (job,), {})
+
+
+def instructions(model: Model, directory: str, settings: WeightsSettings) -> dict[str, object]:
+    """What `fetch.py` is told to bring to `directory`."""
+    return {
+        "model": model.name,
+        "file": file_of(model),
+        "place": model.source.place,
+        "source": model.source.model_dump(),
+        "folder": directory,
+        "hub": settings.hub,
+        "token_file": settings.token_file,
+        "user": paths.USER,
+    }
 
 
 def _fetch(state: State, host: Host, job: Job) -> bool:
