@@ -7,7 +7,7 @@ from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
-from pyinfra.connectors.util import CommandOutput
+from pyinfra.connectors.util import CommandOutput, clear_askpass_cache
 
 
 class RemoteError(RuntimeError):
@@ -65,6 +65,8 @@ def _connected(host: Host) -> bool:
 
 def reconnect(host: Host) -> None:
     """Connect again after a loss. Raises ConnectionLost if the host cannot be reached."""
+    clear_askpass_cache(host)  # its file may be gone
+    host.connector.disconnect()
     try:
         host.connector.connect()
     except (ConnectError, OSError) as error:

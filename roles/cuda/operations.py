@@ -1,7 +1,7 @@
 """What cuda changes."""
 
 from collections.abc import Generator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, StringCommand
@@ -9,16 +9,13 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import host
-from pyinfra.operations import server
 
 from roles.cuda.facts import CudaFacts, cuda_facts
 from roles.cuda.host_settings import reboot_reasons
+from roles.cuda.reboot import reboot
 from roles.cuda.settings import CudaSettings
 from roles.cuda.toolkit import disagreement, home, prove
-from roles.remote import attempt
-
-_REBOOT_SECONDS: Final = 1800
-"""Large servers count and train their memory for many minutes."""
+from roles.remote import RemoteError, attempt
 
 
 @operation()
@@ -44,11 +41,7 @@ def rebooted(settings: CudaSettings, release: str, expected: bool) -> Generator[
     if not expected:
         host.noop("the running kernel is as declared")
         return
-    yield FunctionCommand(_may_reboot, (settings, release), {})
-    # From here on the run executes, and what the operations before this one did can be seen.
-    if reboot_reasons(settings, _look(host, settings, release).live):
-        yield from server.reboot._inner(reboot_timeout=_REBOOT_SECONDS)
-        yield FunctionCommand(_is_rebooted, (settings, release), {})
+    yield FunctionCommand(_reboot, (settings, release), {})
 
 
 @operation()
@@ -70,23 +63,31 @@ def _look(target: Host, settings: CudaSettings, release: str) -> CudaFacts:
     return cuda_facts(target, settings, home(settings, release), release)
 
 
-def _may_reboot(state: State, host: Host, settings: CudaSettings, release: str) -> bool:
-    reasons = reboot_reasons(settings, _look(host, settings, release).live)
-    if not reasons or settings.reboot == "allow":
+def _reboot(state: State, host: Host, settings: CudaSettings, release: str) -> bool:
+    """Only now, when the operations before this one are done, can it be seen whether there is a reason."""
+    reasons = " and ".join(reboot_reasons(settings, _look(host, settings, release).live))
+    if not reasons:
         return True
-    return _fail(
+    if settings.reboot != "allow":
+        return _fail(
+            host,
+            f"a reboot is needed, because {reasons}, expected `cuda_reboot: allow` for this run to do it: "
+            "reboot the host yourself, or allow it, and run again.",
+        )
+    host.log(f"rebooting, because {reasons}")
+    try:
+        reboot(host)
+    except RemoteError as error:
+        return _fail(
+            host,
+            f"the host was rebooted, because {reasons}, and {error}, expected it back: look at its console.",
+        )
+    host.log("the host is back")
+    left = " and ".join(reboot_reasons(settings, _look(host, settings, release).live))
+    return not left or _fail(
         host,
-        f"a reboot is needed, because {' and '.join(reasons)}, expected `cuda_reboot: allow` for this run to do it: "
-        "reboot the host yourself, or allow it, and run again.",
-    )
-
-
-def _is_rebooted(state: State, host: Host, settings: CudaSettings, release: str) -> bool:
-    reasons = reboot_reasons(settings, _look(host, settings, release).live)
-    return not reasons or _fail(
-        host,
-        f"after a reboot {' and '.join(reasons)}, expected the reboot to change that: look for `nvidia` in "
-        "`journalctl -k` and `dkms status`.",
+        f"after a reboot {left}, expected the reboot to change that: look for `nvidia` in `journalctl -k` and "
+        "`dkms status`, and for the parameters in /boot/grub/grub.cfg.",
     )
 
 

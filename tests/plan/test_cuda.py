@@ -1,13 +1,15 @@
 """The role cuda."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyinfra.api.exceptions import DeployError
+from pyinfra.api.exceptions import ConnectError, DeployError
+from pyinfra.connectors.fake import FakeConnector
 
 from inventory import Site, SiteInventory
-from roles.cuda import host_settings
+from roles.cuda import host_settings, reboot
 from roles.cuda.packages import KEYRING, SOURCE
 from roles.cuda.settings import CudaSettings
 from roles.cuda.tasks import cuda
@@ -117,10 +119,32 @@ def test_a_driver_that_is_not_loaded_yet_stops_the_run_unless_a_reboot_is_allowe
     )
 
 
+def test_a_host_that_does_not_come_back_from_its_reboot_ends_the_run(
+    fake_deploy: Deploy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reboot, "LIMIT", 0)
+    monkeypatch.setattr(FakeConnector, "connect", unreachable_once_rebooted(FakeConnector.connect))
+    waiting = settled().replace("installed=580.82.07", "installed=580.95.05")
+    with pytest.raises(Exception, match="No hosts remaining"):
+        deploy(fake_deploy, waiting, cuda_reboot="allow", **MANAGED)
+    assert (
+        "the host was rebooted, because driver 580.95.05 is installed, but 580.82.07 is loaded, and does not answer "
+        "after 0 minutes, expected it back: look at its console." in caplog.text
+    )
+
+
+def unreachable_once_rebooted(connect: Callable[[FakeConnector], None]) -> Callable[[FakeConnector], None]:
+    def attempt(connector: FakeConnector) -> None:
+        if any("systemctl reboot" in command for command in connector.executed_commands):
+            raise ConnectError("nobody answers")
+        connect(connector)
+
+    return attempt
+
+
 def test_secure_boot_without_a_signed_module_is_refused_before_anything(fake_deploy: Deploy) -> None:
-    secure = recorded("bare").replace("secure_boot=   0", "secure_boot=   1")
     with pytest.raises(DeployError, match="Secure Boot is on and no NVIDIA module is loaded, expected it off"):
-        deploy(fake_deploy, secure, **MANAGED)
+        deploy(fake_deploy, recorded("secure_boot"), **MANAGED)
 
 
 def test_three_versions_that_do_not_go_together_are_refused_before_anything(fake_deploy: Deploy) -> None:
