@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from roles.paths import PROGRAMS, STATE, USER
+from roles.serve.parallelism import on_cpu
+from roles.serve.profile import Profile
 
 PROOF: Final = f"{STATE}/collective-proof"
-"""On the host: the conditions of the last success."""
+"""On the host: the conditions of each success, a line each."""
 
 SOURCE: Final = Path(__file__).with_name("collective.py")
 PROGRAM: Final = f"{PROGRAMS}/collective.py"
@@ -42,6 +44,18 @@ class Exchange:
         variables = " ".join(shlex.quote(f"{name}={value}") for name, value in self.environment.items())
         python = shlex.quote(f"{self.release}/bin/python")
         return f"cd / && runuser -u {USER} -- env {variables} {python} {PROGRAM} nccl {self.ranks} {SECONDS}"
+
+
+def exchange_of(profile: Profile, *, gpus: int, release: str, environment: Mapping[str, str]) -> Exchange | None:
+    """What a profile relies on; None if it uses fewer than two GPUs.
+
+    `gpus` is how many the host has, `environment` what all of its servers are given.
+    """
+    used = tuple(range(gpus)) if profile.gpus == "all" else profile.gpus
+    if on_cpu(profile) or len(used) < 2:
+        return None
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, used))}
+    return Exchange(release, len(used), {**environment, **profile.environment, **visible})
 
 
 def report(output: str) -> tuple[str, list[str]]:

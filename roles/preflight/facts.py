@@ -7,7 +7,7 @@ from typing import Final
 from pyinfra.api.host import Host
 
 from roles.observation import observe
-from roles.preflight.exchange import PROOF
+from roles.preflight.exchange import PROOF, Exchange
 from roles.preflight.host_facts import HostFacts
 from roles.preflight.parse import GPU_QUERY, NO_ANSWER, P2P_MARK, TOPOLOGY_MARK, host_facts
 
@@ -96,14 +96,17 @@ def read(host: Host) -> HostFacts:
 
 @dataclass(frozen=True)
 class GpuUse:
-    """What `collective` needs to know."""
+    """What must be known before the GPUs exchange values."""
 
     driver: str
-    gpus: int
     busy: bool
     """Whether any program computes on a GPU."""
-    proof: str
-    """The conditions under which the GPUs exchanged right values last, as `Exchange.identity` writes them."""
+    proofs: frozenset[str]
+    """The conditions under which the GPUs have exchanged right values, as `Exchange.identity` writes them."""
+
+    def proves(self, exchange: Exchange) -> bool:
+        """Whether this very exchange has succeeded before."""
+        return exchange.identity(self.driver) in self.proofs
 
 
 def gpu_use(host: Host) -> GpuUse:
@@ -113,15 +116,14 @@ def gpu_use(host: Host) -> GpuUse:
         {
             "gpus": bounded(_smi("--query-gpu=driver_version"), SMI_SECONDS),
             "programs": bounded(_smi("--query-compute-apps=pid"), SMI_SECONDS),
-            "proof": f"cat {PROOF}",
+            "proofs": f"cat {PROOF}",
         },
     )
     drivers = [line for line in seen["gpus"] if line[:1].isdigit()]
     return GpuUse(
         driver=drivers[0] if drivers else "",
-        gpus=len(drivers),
         busy=any(line[:1].isdigit() for line in seen["programs"]),
-        proof="".join(seen["proof"]),
+        proofs=frozenset(seen["proofs"]),
     )
 
 

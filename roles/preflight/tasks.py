@@ -9,13 +9,9 @@ from pyinfra.context import host
 from inventory import found, target
 from roles.cuda.settings import CudaSettings
 from roles.preflight.checks import Expectation, compare
-from roles.preflight.exchange import Exchange
 from roles.preflight.facts import gpu_use, read
-from roles.preflight.operations import collective_checked
+from roles.preflight.operations import collective_checked, exchange_on
 from roles.preflight.report import Examination
-from roles.serve.settings import ServeSettings
-from roles.sglang.release import Release
-from roles.sglang.settings import SglangSettings
 
 
 @deploy("preflight")
@@ -40,27 +36,13 @@ def examine(host: Host) -> Examination:
 
 @deploy("collective")
 def collective() -> None:
-    """Let the wanted profile's GPUs exchange known values in its environment, before a server relies on them."""
-    wanted = target(host)
-    profile, hardware = wanted.profiles.get(wanted.wanted), wanted.hardware
-    if profile is None or (hardware is not None and hardware.gpus < 2):
+    """Let the wanted profiles' GPUs exchange known values in their environment, before a server relies on them."""
+    wish = target(host)
+    profiles = [wish.profiles.get(name) for name in wish.variables.profiles or (wish.wanted,)]
+    exchanges = [exchange for profile in profiles if profile and (exchange := exchange_on(host, profile))]
+    if not exchanges:
         return
     seen = gpu_use(host)
-    count = hardware.gpus if hardware is not None else seen.gpus
-    gpus = tuple(range(count)) if profile.gpus == "all" else profile.gpus
-    exchange = Exchange(
-        release=Release.of(SglangSettings.of(host).version).directory,
-        ranks=len(gpus),
-        environment={
-            **ServeSettings.of(host).environment,
-            **profile.environment,
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
-        },
-    )
-    if len(gpus) < 2 or (seen.busy and seen.proof != exchange.identity(seen.driver)):
-        if seen.busy:
-            host.log(
-                "the GPUs are in use, so their exchange is checked by a run that finds them free", logger.warning
-            )
-        return
-    collective_checked(name="Check that the GPUs exchange right values", exchange=exchange, seen=seen)
+    if seen.busy and not all(map(seen.proves, exchanges)):
+        host.log("the GPUs are in use, so the next switch checks their exchange, between the servers", logger.warning)
+    collective_checked(name="Check that the GPUs exchange right values", exchanges=exchanges, seen=seen)
