@@ -15,6 +15,7 @@ LOGS = Path(__file__).parent / "data" / "failures"
 REAL = {
     "ambiguous_flag": ("ambiguous flag", "--cuda-graph-max-bs-decode"),
     "cpu_dies_in_first_forward_pass": ("first forward pass", "index -1 is out of bounds for dimension 1 with size 8"),
+    "cpu_flags_refused": ("flags refused", "chunked_prefill_size must be divisible by page_size"),
     "cpu_hub_access": ("hub access needed", "outgoing traffic has been disabled"),
     "cpu_unknown_flag": ("unknown flag", "--no-such-flag 3"),
     "cpu_weights_truncated": ("weights damaged", "file not fully covered"),
