@@ -1,11 +1,14 @@
 """What weights and servers on a host say of themselves, against what was estimated."""
 
+import shlex
 from collections.abc import Mapping
 
 from pyinfra import logger
 from pyinfra.api.host import Host
 
 from inventory import target
+from roles.paths import USER
+from roles.remote import attempt
 from roles.serve.candidate import Candidate
 from roles.serve.declared import models_of
 from roles.serve.memory import compare, estimate
@@ -21,20 +24,34 @@ from roles.weights.settings import WeightsSettings
 
 
 def check_weights(host: Host, candidate: Candidate) -> None:
-    """The candidate's weights are whole, and with their own dimensions it suits the host. Raises SwitchError.
+    """The candidate's weights are whole, the server may read them, and with their own dimensions it suits the host.
 
+    Raises SwitchError.
     A profile was judged by its model's file before its weights were there: a draft model, say, may be larger.
     """
     wish, profile = target(host), candidate.profile
     model, draft, damaged = _models_there(host, profile)
     if damaged:
         raise SwitchError("\n".join(f"{profile.name}: {problem}" for problem in damaged))
+    _check_readable(host, profile)
     found = suitability(profile, model, wish.hardware, draft, wish.profiles)
     reasons = [*found.reasons]
     if found.tight and not ServeSettings.of(host).accept_tight:
         reasons.append(found.tight)
     if reasons:
         raise SwitchError("\n".join(f"{profile.name}, by its weights on the host: {reason}" for reason in reasons))
+
+
+def _check_readable(host: Host, profile: Profile) -> None:
+    settings = WeightsSettings.of(host)
+    for model in filter(None, models_of(profile, target(host))):
+        folder = shlex.quote(directory(settings, model))
+        _, hidden = attempt(host, f"runuser -u {USER} -- find -L {folder} ! -readable 2>&1 | head -n 1")
+        if hidden:
+            raise SwitchError(
+                f"{profile.name}: the server's user {USER} may not read its weights: {hidden.strip()}; "
+                f"`chmod -R a+rX {folder}`, and see with `namei -l` whether it may search the folders above"
+            )
 
 
 def compare_memory(host: Host, candidate: Candidate, reported: Mapping[str, object]) -> None:

@@ -1,6 +1,7 @@
 """What weights and servers say of themselves is held against what was estimated."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -38,12 +39,12 @@ def answer(of: Model, problems: Sequence[str] = ()) -> str:
 
 
 @contextmanager
-def eight_gpus(said: str, **variables: Any) -> Iterator[Host]:
-    """A host of eight GPUs that says this of Kimi's weights."""
+def eight_gpus(said: str, hidden: str = "", **variables: Any) -> Iterator[Host]:
+    """A host of eight GPUs that says this of Kimi's weights, and names a file that the server may not read."""
     data = {
         "fake_delay": 0,
         "fake_delay_jitter": 0,
-        "fake_responses": {"::observed:: checkpoints": said},
+        "fake_responses": {"::observed:: checkpoints": said, "! -readable": hidden},
         "profile": "k26-tp8",
         "hardware": HOST.model_dump(),
         **variables,
@@ -82,6 +83,12 @@ def test_weights_that_may_be_too_large_must_be_accepted() -> None:
 def test_weights_that_were_cut_off_are_refused() -> None:
     with pytest.raises(SwitchError, match=r"^k26-tp8: /w/a\.safetensors: truncated: it has 3 of 4 bytes$"):
         check(answer(MODEL, ["/w/a.safetensors: truncated: it has 3 of 4 bytes"]))
+
+
+def test_weights_that_the_server_may_not_read_are_refused() -> None:
+    folder = re.escape(directory(WeightsSettings.model_validate({}), MODEL))
+    with pytest.raises(SwitchError, match=rf"^k26-tp8: .* may not read its weights: /w/a; `chmod -R a\+rX {folder}`"):
+        check(answer(MODEL), hidden="/w/a")
 
 
 def test_memory_as_estimated_is_not_spoken_of_and_other_memory_is(caplog: pytest.LogCaptureFixture) -> None:
