@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from roles.files import File, Seen, files_program, files_seen, write
-from roles.observation import Observation
+from roles.observation import all_of, observed
 
 
 def shell(program: str) -> list[str]:
@@ -27,6 +27,5 @@ def test_absent_files_are_not_seen(tmp_path: Path) -> None:
 
 
 def test_programs_are_told_apart_and_a_failing_one_is_empty() -> None:
-    fact = Observation()
-    output = shell(str(fact.command({"first": "printf 'a\\n\\nb'", "failing": "exit 3", "last": "echo c"})))
-    assert fact.process(output) == {"first": ["a", "", "b"], "failing": [], "last": ["c"]}
+    output = shell(all_of({"first": "printf 'a\\n\\nb'", "failing": "exit 3", "last": "echo c"}))
+    assert observed(output) == {"first": ["a", "", "b"], "failing": [], "last": ["c"]}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from roles.flash_attn.builder import JOB_GIB, workers
-from roles.observation import Observation
+from roles.observation import observed
 from roles.preflight.checks import Expectation, compare
 from roles.preflight.hardware import Hardware
 from roles.preflight.host_facts import HostFacts, Link
@@ -15,7 +15,7 @@ H200 = Hardware(gpus=1, gpu="NVIDIA H200", memory_mib=143771, compute_capability
 
 
 def host() -> HostFacts:
-    return host_facts(Observation().process((RECORDED / "h200_x1.txt").read_text().splitlines()))
+    return host_facts(observed((RECORDED / "h200_x1.txt").read_text().splitlines()))
 
 
 def test_a_virtual_machine_with_one_gpu_is_read_and_has_no_findings() -> None:

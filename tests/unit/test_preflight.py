@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.observation import Observation
+from roles.observation import observed
 from roles.preflight.checks import Expectation, Finding, compare
 from roles.preflight.facts import bounded
 from roles.preflight.hardware import Hardware
@@ -29,7 +29,7 @@ H200 = Hardware(gpus=8, gpu="NVIDIA H200", memory_mib=143771, compute_capability
 
 
 def recorded(name: str) -> HostFacts:
-    return host_facts(Observation().process((HOSTS / f"{name}.txt").read_text().splitlines()))
+    return host_facts(observed((HOSTS / f"{name}.txt").read_text().splitlines()))
 
 
 def check(name: str, hardware: Hardware | None = RTX, minimum_driver: str | None = "580.65.06") -> list[str]:
