@@ -4,14 +4,27 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from roles.observation import Observation
+from roles.observation import observed
 from roles.preflight.parse import NO_ANSWER, P2P_MARK, TOPOLOGY_MARK
 from tests.lab import hosts
 
 SETS: Final = Path(__file__).parents[2] / "unit" / "data" / "hosts"
+DRIVER: Final = "580.82.07"
+"""The driver's version in the sets."""
+
 _FOLDER: Final = "/run/recorded"
+_AT_BOOT: Final = "/usr/local/lib/recorded"
+_UNIT: Final = "/etc/systemd/system/recorded.service"
 
 _FILES: Final = ("class", "current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "numa_node")
+
+_MOUNTS: Final = {
+    "pci": "/sys/bus/pci/devices",
+    "proc": "/proc/driver",
+    "cmdline": "/proc/cmdline",
+    "firmware": "/sys/firmware",
+}
+"""What a set has in its folder, and where the host shows it."""
 
 _SMI: Final = f"""#!/bin/sh
 case "$*" in
@@ -25,42 +38,76 @@ case "$*" in
 esac
 """
 
+_BOOT_PROGRAMS: Final = {
+    "bin/update-grub": """#!/bin/sh
+mkdir -p /boot/grub
+find /etc/default/grub.d -name '*.cfg' -exec cat {} + >/boot/grub/grub.cfg
+""",
+    "bin/update-initramfs": """#!/bin/sh
+mkdir -p /boot && touch "/boot/initrd.img-$(uname -r)"
+""",
+}
+"""What a host that boots a kernel of its own has."""
 
-def become(host: str, name: str) -> None:
-    """Make the lab host `host` answer as the set `name`, or as itself again for `none`."""
-    _forget(host)
-    if name == "none":
-        return
-    seen = Observation().process((SETS / f"{name}.txt").read_text().splitlines())
-    files = "".join(
-        f"mkdir -p $(dirname {path}) && printf %s {shlex.quote(text)} >{path}\n" for path, text in _tree(seen).items()
-    )
-    hosts.run(host, files)
-    links = "".join(
-        f"ln -s {_FOLDER}{line.split('|')[0]} {_FOLDER}/pci/{_slot(line)}; " for line in seen["pci"] if "|" in line
-    )
-    hosts.run(
-        host,
-        f"mkdir -p {_FOLDER}/pci {_FOLDER}/proc/nvidia; {links}"
-        f"chmod 755 {_FOLDER}/bin/*; mkdir -p /usr/local/bin; ln -sf {_FOLDER}/bin/* /usr/local/bin/; "
-        f"mount --bind {_FOLDER}/pci /sys/bus/pci/devices; mount --bind {_FOLDER}/proc /proc/driver",
-    )
+_BOOT_UNIT: Final = f"""\
+[Unit]
+Description=Answer like another host
+Before=ssh.service
+[Service]
+Type=oneshot
+ExecStart=/bin/sh {_AT_BOOT}
+[Install]
+WantedBy=multi-user.target
+"""
 
 
-def _forget(host: str) -> None:
-    hosts.run(
-        host,
-        "umount /sys/bus/pci/devices /proc/driver 2>/dev/null; "
-        f"find /usr/local/bin -lname '{_FOLDER}/*' -delete; rm -rf {_FOLDER}",
-        check=False,
+def become(host: str, name: str, driver: str = DRIVER) -> None:
+    """Make the lab host answer as the set `name` until it boots again, or as itself for `none`.
+
+    `driver` takes the place of the driver's version in the set.
+    """
+    forget = f"umount {' '.join(_MOUNTS.values())}; systemctl disable recorded; rm -f {_AT_BOOT} {_UNIT}"
+    links = f"find /usr/local/bin -lname '{_FOLDER}/*' -delete; rm -rf {_FOLDER}"
+    hosts.run(host, f"({forget}) 2>/dev/null; {links}")
+    if name != "none":
+        hosts.run(host, _script(name, driver))
+
+
+def boot_as(host: str, name: str, driver: str = DRIVER) -> None:
+    """Make the lab host answer as the set `name` from its next boot on."""
+    files = {_AT_BOOT: _script(name, driver), _UNIT: _BOOT_UNIT}
+    put = [f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()]
+    hosts.run(host, f"{' && '.join(put)} && systemctl enable --quiet recorded")
+
+
+def _script(name: str, driver: str) -> str:
+    """Shell commands that make a host answer as the set."""
+    seen = observed((SETS / f"{name}.txt").read_text().replace(DRIVER, driver).splitlines())
+    tree = _tree(seen)
+    folders = {f"{_FOLDER}/pci", f"{_FOLDER}/firmware", "/usr/local/bin", *(str(Path(path).parent) for path in tree)}
+    files = [f"printf %s {shlex.quote(text)} >{path}" for path, text in tree.items()]
+    slots = [line.split("|")[0] for line in seen["pci"] if "|" in line]
+    links = [f"ln -s {_FOLDER}{slot} {_FOLDER}/pci/{slot.rsplit('/', 1)[-1]}" for slot in slots]
+    mounts = [f"mount --bind {_FOLDER}/{own} {place}" for own, place in _MOUNTS.items()]
+    return "\n".join(
+        [
+            f"set -e\nmkdir -p {' '.join(sorted(folders))}",
+            *files,
+            *links,
+            f"chmod 755 {_FOLDER}/bin/*\nln -sf {_FOLDER}/bin/* /usr/local/bin/",
+            *mounts,
+        ]
     )
 
 
 def _tree(seen: dict[str, list[str]]) -> dict[str, str]:
     """Files on the host, by path, from the lines of a set."""
     gpus, p2p, topology = _split(seen["nvidia-smi"])
-    driver = dict(line.split("=", 1) for line in seen["driver"] if "=" in line)
+    driver, host = (dict(line.split("=", 1) for line in seen[name] if "=" in line) for name in ("driver", "host"))
     files = {"gpus": gpus, "p2p": p2p, "topology": topology, "proc/nvidia/version": driver["loaded"]}
+    files |= {"cmdline": host["boot_parameters"] + "\n", **_BOOT_PROGRAMS}
+    if host["secure_boot"].strip() == "1":
+        files["firmware/efi/efivars/SecureBoot-8be4df61"] = "....\1"  # four bytes of attributes, then the value
     if driver["loaded"]:
         hangs = NO_ANSWER in seen["nvidia-smi"]
         files["bin/nvidia-smi"] = "#!/bin/sh\nexec sleep infinity\n" if hangs else _SMI
@@ -84,7 +131,3 @@ def _split(lines: list[str]) -> tuple[str, str, str]:
     gpus, _, rest = text.partition(P2P_MARK)
     p2p, _, topology = rest.partition(TOPOLOGY_MARK)
     return gpus.strip() + "\n", p2p.lstrip("\n"), topology.lstrip("\n")
-
-
-def _slot(line: str) -> str:
-    return line.split("|")[0].rsplit("/", 1)[-1]

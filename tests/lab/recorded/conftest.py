@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from roles.sglang.release import Release, locked_versions
-from tests.lab.conftest import pyinfra, told
+from tests.lab import hosts
+from tests.lab.conftest import Run, pyinfra, told
 from tests.lab.places import KEY, KNOWN_HOSTS, Place
 from tests.lab.recorded import become
 
@@ -31,6 +32,18 @@ def write_inventory(folder: Path, **variables: object) -> str:
     return str(folder)
 
 
+def run_cuda(inventory: str, **variables: str) -> Run:
+    """Run the role cuda."""
+    data = [word for name, value in variables.items() for word in ("--data", f"{name}={value}")]
+    return pyinfra("-y", inventory, "roles.cuda.tasks.cuda", *data)
+
+
+def changes(run: Run) -> list[str]:
+    """The operations that did not say `No changes`."""
+    parts = (run.stdout + run.stderr).split("Starting operation: ")[1:]
+    return [part.splitlines()[0].strip() for part in parts if "No changes" not in part]
+
+
 @pytest.fixture(scope="session")
 def host(lab: str) -> Iterator[str]:
     """The host, which is itself again afterwards."""
@@ -47,3 +60,14 @@ def host_with_release(host: str, tmp_path_factory: pytest.TempPathFactory) -> st
         done = pyinfra("-y", inventory, f"roles.{role}.tasks.{role}")
         assert done.returncode == 0, told(done)
     return host
+
+
+@pytest.fixture(scope="module")
+def mirror(host_with_release: str) -> Iterator[dict[str, object]]:
+    """Variables of a repository that stands in for NVIDIA's; it lasts as long as the tests of one file."""
+    from tests.lab.recorded import repository  # which needs this module
+
+    hosts.run(HOST, repository.UNDO, check=False)
+    yield {"cuda_apt_mirror": f"file://{repository.FOLDER}", "cuda_apt_key": hosts.run(HOST, repository.MAKE)}
+    become(HOST, "none")
+    hosts.run(HOST, repository.UNDO, check=False)
