@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from inventory.connection import Connection
+from inventory.connection import Connection, Privileges
 from inventory.variables import SETTINGS, Variables
 from roles.documents import Document
 from roles.serve.profile import Flag, Profile
@@ -53,6 +53,7 @@ def pages() -> dict[Path, str]:
     sections = [
         section("Variables of no single role", Variables),
         section("Connection", Connection),
+        section("Becoming root", Privileges, "_"),
         *(section(f"Role {role(settings)}: {settings.prefix}…", settings, settings.prefix) for settings in SETTINGS),
         section("Models", Model),
         section("Profiles", Profile),

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 from pyinfra.api.arguments import AllArguments
 from pyinfra.connectors import docker, fake, ssh
 
@@ -50,6 +50,17 @@ class Connection(Document):
     """How other rights are gained; of Ansible's methods only sudo."""
     ansible_python_interpreter: str | None = None
     """Accepted and not used: nothing on the host runs Python for Slipway."""
+
+
+class Privileges(Document):
+    """How Slipway becomes root where it does not log in as root: pyinfra's names, beside Ansible's."""
+
+    sudo: StrictBool = False
+    """Ansible's `ansible_become`."""
+    sudo_user: str | None = None
+    """Ansible's `ansible_become_user`."""
+    sudo_password: str | None = None
+    """Ansible's `ansible_become_password`; sudo that asks for none is the better choice."""
 
 
 PYINFRA: Final = frozenset(

@@ -44,8 +44,7 @@ def load(source: str | Path, data: Mapping[str, object] | None = None, root: Pat
     model_files, profile_files = layers.documents("models"), layers.documents("profiles")
     for name in groups.keys() & profile_files.keys():
         problems.add(f"{shown(profile_files[name])}: a group has this name too; rename one of them")
-    layers.refuse_misspelt("group_vars", groups)
-    layers.refuse_misspelt("host_vars", tree.hosts)
+    layers.refuse_unread(groups, tree.hosts)
 
     hosts = {}
     for host in tree.hosts:

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from inventory.connection import ALIASES, PYINFRA, Connection
+from inventory.connection import ALIASES, PYINFRA, Connection, Privileges
 from inventory.problems import Problems
 from inventory.site import PREVIOUS
 from inventory.text import control_characters
@@ -64,6 +64,7 @@ UNRETURNABLE: Final = frozenset({"host", "get", "dict", "datas", "override_datas
 _DOCUMENTS: Final[tuple[tuple[type[Document], str], ...]] = (
     (Variables, ""),
     (Connection, ""),
+    (Privileges, "_"),
     *((settings, settings.prefix) for settings in SETTINGS),
 )
 _NAMES: Final = [[prefix + name for name in document.model_fields] for document, prefix in _DOCUMENTS]

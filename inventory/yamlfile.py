@@ -22,9 +22,14 @@ def shown(path: Path) -> str:
     return min(os.path.relpath(path), str(path), key=len)
 
 
+def is_meant(path: Path) -> bool:
+    """Whether its user means it to count: neither hidden, nor an editor's backup, nor a README."""
+    return not path.name.startswith((".", "README")) and not path.name.endswith("~")
+
+
 def is_yaml(path: Path) -> bool:
     """Whether Ansible would read it: a known extension or none, neither hidden nor an editor's backup."""
-    return path.suffix in EXTENSIONS and not path.name.startswith(".") and not path.name.endswith("~")
+    return path.suffix in EXTENSIONS and is_meant(path)
 
 
 def read_mapping(path: Path) -> dict[str, object]:

@@ -179,6 +179,35 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
         {"inventory/hosts.yml": "gpu: {hosts: {box.example: }}", "host_vars/box.exmaple.yml": ""},
         "host_vars/box.exmaple.yml: no host has this name; did you mean box.example?",
     ),
+    "misspelt folder of documents": (
+        {"group_vars/profile/mine.yml": PROFILE},
+        "group_vars/profile: no group has this name; did you mean profiles?",
+    ),
+    "another ending": (
+        {"group_vars/gpu.txt": "serve_port: 1", "inventory/group_vars/all.yml.bak": "", "host_vars/box.conf": ""},
+        "group_vars/gpu.txt: not read, as its name ends with .txt; accepted are .yml, .yaml, .json and no ending\n"
+        "host_vars/box.conf: not read, as its name ends with .conf; accepted are .yml, .yaml, .json and no ending",
+    ),
+    "another ending in a folder": (
+        {"group_vars/profiles/mine.txt": PROFILE, "group_vars/profiles/README.md": "", "group_vars/gpu/b/c.ini": ""},
+        "group_vars/gpu/b/c.ini: not read, as its name ends with .ini; "
+        "accepted are .yml, .yaml, .json and no ending\n"
+        "group_vars/profiles/mine.txt: not read, as its name ends with .txt; "
+        "accepted are .yml, .yaml, .json and no ending",
+    ),
+    "profile without an ending, and in a folder": (
+        {"group_vars/profiles/mine": PROFILE, "group_vars/profiles/mine.d/more.yml": PROFILE},
+        "group_vars/profiles/mine: not read here; accepted are files that end with .yml",
+    ),
+    "profiles beside group_vars": (
+        {"profiles/mine.yml": PROFILE, "inventory/models/mine.yml": ""},
+        "inventory/models: not read here; models belong in inventory/group_vars/models\n"
+        "profiles: not read here; profiles belong in group_vars/profiles",
+    ),
+    "text for become": (
+        {"inventory/hosts.yml": "gpu: {hosts: {box: {ansible_become: 'no'}}}"},
+        "inventory/hosts.yml: ansible_become: must be true or false, not 'no'",
+    ),
     "file beside a folder": (
         {"group_vars/gpu.yml": "serve_port: 1", "group_vars/gpu/a.yml": "serve_port: 2"},
         "group_vars/gpu.yml: not accepted beside group_vars/gpu, which is read instead of it",
