@@ -105,7 +105,9 @@ def driver(facts: HostFacts, expected: Expectation) -> Iterator[Finding]:
         yield _refusal(
             "nouveau is loaded in place of NVIDIA's driver" if seen.nouveau else "no NVIDIA driver is loaded",
             wanted,
-            "set `cuda_driver: manage`, or install the open modules yourself",
+            f"enrol the key that driver {seen.installed} is signed with, or turn Secure Boot off"
+            if seen.installed and facts.secure_boot
+            else "set `cuda_driver: manage`, or install the open modules yourself",
         )
         return
     if version(seen.loaded) < version(expected.minimum_driver):

@@ -1,6 +1,7 @@
 """The preflight reads recorded hosts and says what is not as it should be."""
 
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from roles.observation import observed
 from roles.preflight.checks import Expectation, Finding, compare
-from roles.preflight.facts import bounded
+from roles.preflight.facts import NVIDIA_SMI, bounded
 from roles.preflight.hardware import Hardware
 from roles.preflight.host_facts import HostFacts, Link
 from roles.preflight.parse import host_facts
@@ -165,6 +166,9 @@ def test_a_driver_that_is_too_old_missing_or_mixed_is_refused() -> None:
     assert line.startswith("refusal: driver 580.82.07 is loaded, expected 590.48.01 or newer: ")
     [line] = check("bare")
     assert line.startswith("refusal: no NVIDIA driver is loaded, expected 580.65.06 or newer: ")
+    installed = replace(recorded("secure_boot"), driver=replace(recorded("bare").driver, installed="580.82.07"))
+    [finding] = compare(installed, Expectation(RTX, "580.65.06"))
+    assert finding.sentence.endswith(": enrol the key that driver 580.82.07 is signed with, or turn Secure Boot off.")
     [line] = check("library_mismatch")
     assert line.startswith("refusal: kernel module 580.82.07 runs beside library 580.95.05, expected one version: ")
 
@@ -234,12 +238,18 @@ def test_the_text_report_has_a_line_for_each_gpu_and_a_verdict() -> None:
     assert text.endswith("refused (refusals: 1, warnings: 0)")
 
 
-def run(program: str) -> str:
-    return subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True).stdout
+def run(program: str, path: str = os.defpath) -> str:
+    done = subprocess.run(["sh", "-c", program], env={"PATH": path}, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
-def test_a_program_that_hangs_is_ended() -> None:
-    assert run(bounded("sleep 1000", 0.1)) == "== no answer\n"
+def test_an_nvidia_smi_that_hangs_is_ended_and_found(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    answer = run(bounded(NVIDIA_SMI, 0.1), f"{tmp_path}:{os.defpath}").splitlines()
+    seen = observed((HOSTS / "rtx_pro_6000_x8.txt").read_text().splitlines()) | {"nvidia-smi": answer}
+    [finding] = compare(host_facts(seen), Expectation(RTX, "580.65.06"))
+    assert finding.sentence.startswith("nvidia-smi does not answer, expected an answer within a minute: a GPU or ")
 
 
 def test_a_program_that_answers_is_heard_errors_included() -> None:

@@ -85,6 +85,7 @@ def test_a_rank_that_fails_is_named() -> None:
     assert "link is down" in with_fault("failing", seconds=180)
 
 
+@pytest.mark.long  # the others are given a minute to import torch, which the exchange then takes to its end
 def test_a_rank_that_hangs_ends_the_exchange_in_time() -> None:
     problem = with_fault("hanging", seconds=60)
     assert problem == "not finished after 60 s: ranks 0, 1 in all-reduce of 64 KiB"

@@ -1,11 +1,12 @@
-"""`pyinfra inventory preflight.py` against hosts that answer as recorded."""
+"""`pyinfra inventory preflight.py`, and a deploy, against hosts that answer as recorded."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.lab.conftest import pyinfra
+from tests.lab import hosts
+from tests.lab.conftest import deploy, pyinfra, told
 from tests.lab.recorded import become
 from tests.lab.recorded.conftest import write_inventory
 
@@ -15,34 +16,59 @@ def inventory(host: str, tmp_path: Path) -> str:
     return write_inventory(tmp_path, hardware={"gpus": 8, "pcie_width": 16})
 
 
+@pytest.mark.parametrize("recorded", ["rtx_pro_6000_x8", "h200_x8", "untuned"])
+def test_a_host_that_can_serve_is_ready(host: str, inventory: str, recorded: str) -> None:
+    become(host, recorded)
+    run = pyinfra(inventory, "preflight.py", "--json")
+    assert run.returncode == 0, told(run)
+    assert json.loads(run.stdout)["ok"] is True
+
+
 @pytest.mark.parametrize(
-    ("recorded", "refused"),
+    ("recorded", "found", "expected", "remedy"),
     [
-        ("rtx_pro_6000_x8", ""),
-        ("h200_x8", ""),
-        ("untuned", ""),
-        ("lost_gpu", "0000:a1:00.0 does not answer the driver"),
-        ("narrow_link", "GPU 0000:61:00.0 runs on 8 PCIe lanes, expected 16"),
-        ("garbage", "does not answer the driver"),
-        ("hanging", "nvidia-smi does not answer"),
-        ("bare", "no NVIDIA driver is loaded"),
+        ("lost_gpu", "of 8 GPUs 0000:a1:00.0 does not answer the driver", "all to answer", "power-cycle the host"),
+        ("narrow_link", "GPU 0000:61:00.0 runs on 8 PCIe lanes", "16", "reseat the card and its riser"),
+        ("garbage", "of 8 GPUs 0000:01:00.0 and 7 more does not answer", "all to answer", "look for NVRM"),
+        (
+            "library_mismatch",
+            "kernel module 580.82.07 runs beside library 580.95.05",
+            "one version",
+            "reboot the host",
+        ),
+        ("bare", "no NVIDIA driver is loaded", "580.65.06 or newer", "set `cuda_driver: manage`"),
+        pytest.param(
+            *("hanging", "nvidia-smi does not answer", "an answer within a minute", "reboot the host"),
+            marks=pytest.mark.long,  # it is given that minute
+        ),
     ],
 )
-def test_each_host_is_judged_by_exit_code_and_document(
-    host: str, inventory: str, recorded: str, refused: str
+def test_a_host_that_cannot_is_refused_by_finding_expectation_and_remedy(
+    host: str, inventory: str, recorded: str, found: str, expected: str, remedy: str
 ) -> None:
     become(host, recorded)
-    done = pyinfra(inventory, "preflight.py", "--json")
-    document = json.loads(done.stdout)
-    assert done.returncode == (1 if refused else 0)
-    assert document["ok"] is not bool(refused)
-    refusals = [one["found"] for one in document["hosts"][host]["findings"] if one["level"] == "refusal"]
-    assert bool(refusals) is bool(refused)
-    assert any(refused in f"{found}, expected 16" for found in refusals) or not refused
+    run = pyinfra(inventory, "preflight.py", "--json")
+    assert run.returncode == 1, told(run)
+    document = json.loads(run.stdout)
+    assert document["ok"] is False
+    [first, *_] = [one for one in document["hosts"][host]["findings"] if one["level"] == "refusal"]
+    assert first["found"].startswith(found)
+    assert first["expected"] == expected
+    assert remedy in first["remedy"]
 
 
 def test_the_text_names_every_gpu(host: str, inventory: str) -> None:
     become(host, "rtx_pro_6000_x8")
-    done = pyinfra(inventory, "preflight.py")
-    assert done.returncode == 0
-    assert done.stdout.count("NVIDIA RTX PRO 6000 Blackwell Server Edition  97887 MiB") == 8
+    run = pyinfra(inventory, "preflight.py")
+    assert run.returncode == 0, told(run)
+    assert run.stdout.count("NVIDIA RTX PRO 6000 Blackwell Server Edition  97887 MiB") == 8
+
+
+def test_a_deploy_ends_on_a_refusal_before_it_changes_anything(host: str, inventory: str) -> None:
+    become(host, "narrow_link")
+    changed = "find /etc /opt /usr /var/lib -newer /tmp/before -type f ! -path '/var/lib/systemd/*' | head"
+    hosts.run(host, "touch /tmp/before")
+    run = deploy(inventory=inventory)
+    assert run.returncode == 1, told(run)
+    assert f"host {host}: GPU 0000:61:00.0 runs on 8 PCIe lanes, expected 16: reseat the card" in run.stderr
+    assert hosts.run(host, changed) == ""
