@@ -1,6 +1,7 @@
 """Why a server did not start, or died: its journal and exit status, explained. Pure."""
 
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -68,12 +69,14 @@ def explain(journal: str, *, result: str = "", exit_status: int | None = None) -
         or _first(entries, consequence=True)
         or _late(entries, result)
         or _never_bound(entries, result)
+        or _killed(entries, result, exit_status)
         or _unknown(entries, result, exit_status)
     )
 
 
 _OOM_KILLER: Final = re.compile(
-    r"killed by the OOM killer|[Oo]ut of memory: Killed process|oom-kill:|Failed with result 'oom-kill'"
+    r"killed by the OOM killer|systemd-oomd killed|[Oo]ut of memory: Killed process|oom-kill:"
+    r"|Failed with result 'oom-kill'"
 )
 
 
@@ -143,6 +146,24 @@ def _never_bound(entries: list[str], result: str) -> Explanation | None:
     )
 
 
+_SUICIDE: Final = "kill_process_tree called"
+"""SGLang says so before it ends itself; there is a reason then, even if it is not known."""
+
+
+def _killed(entries: list[str], result: str, exit_status: int | None) -> Explanation | None:
+    own = any(_SUICIDE in entry and "include_parent=True" in entry for entry in entries)
+    if (result, exit_status) != ("signal", signal.SIGKILL) or own or _first_error(entries):
+        return None
+    return Explanation(
+        kind="a process was killed",
+        cause=f"the main process was killed from outside, without a word of its own, while {progress(_lines(entries))}",
+        advice='the kernel\'s OOM killer is the usual one: `journalctl -k -g "out of memory"`; give the service more '
+        "memory, or ask who else ends processes here",
+        evidence=next((entry.strip() for entry in entries if "code=killed" in entry), ""),
+        source="systemd.service(5), Result=signal",
+    )
+
+
 # The end of a traceback, a program's own complaint, or an entry that says of itself that it is an error.
 _ERROR: Final = re.compile(
     r"^[\w.]+(?:Error|Exception)\b|^Traceback \(most recent call last\)|\bERROR:|\berror: |\bfatal error\b"
@@ -154,9 +175,7 @@ _EXCEPTION: Final = re.compile(r"^(?!  )[\w.]*(?:Error|Exception|Interrupt)\b.*"
 
 def _unknown(entries: list[str], result: str, exit_status: int | None) -> Explanation:
     """Nobody's signature: the first error that the journal shows, for a person to judge."""
-    first = next((entry for entry in entries if _ERROR.search(entry)), "")
-    raised = _EXCEPTION.search(first)
-    evidence = raised[0] if raised else first.strip().partition("\n")[0]
+    evidence = _first_error(entries)
     ended = ", ".join(
         [f"result {result}"] * bool(result) + [f"exit status {exit_status}"] * (exit_status is not None)
     )
@@ -165,14 +184,22 @@ def _unknown(entries: list[str], result: str, exit_status: int | None) -> Explan
         cause=f"not a failure that Slipway knows ({ended or 'nothing known of its end'}); "
         + ("the first error is shown" if evidence else "the journal shows no error")
         + f". It ended while {progress(_lines(entries))}",
-        advice="read the journal from that line on; what follows the first error is often its consequence",
-        evidence=evidence.strip(),
+        advice="read the journal from that line on; what follows the first error is often its consequence"
+        if evidence
+        else "read the whole journal, and `journalctl -k` for that time",
+        evidence=evidence,
         source="the journal",
     )
 
 
+def _first_error(entries: list[str]) -> str:
+    """The exception that the first erroneous entry ends with, or its first line; empty if there is none."""
+    first = next((entry for entry in entries if _ERROR.search(entry)), "")
+    raised = _EXCEPTION.search(first)
+    return (raised[0] if raised else first.strip().partition("\n")[0]).strip()
+
+
 _STAMP: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\]|\[rank\d+\]:")
-_TRACEBACK: Final = re.compile(r'Traceback \(most recent call last\)|^\s*File "')
 
 
 def _entries(journal: str) -> Iterator[str]:

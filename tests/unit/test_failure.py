@@ -17,6 +17,8 @@ REAL = {
     "cpu_dies_in_first_forward_pass": ("first forward pass", "index -1 is out of bounds for dimension 1 with size 8"),
     "cpu_flags_refused": ("flags refused", "chunked_prefill_size must be divisible by page_size"),
     "cpu_hub_access": ("hub access needed", "outgoing traffic has been disabled"),
+    "cpu_main_process_killed": ("a process was killed", "Main process exited, code=killed, status=9/KILL"),
+    "cpu_rank_killed": ("a process was killed", "Rank 0 scheduler died during initialization (exit code: -9)"),
     "cpu_unknown_flag": ("unknown flag", "--no-such-flag 3"),
     "cpu_weights_truncated": ("weights damaged", "file not fully covered"),
     "fraction_too_high": ("out of memory in the KV pool", "Tried to allocate 6.55 GiB"),
@@ -113,7 +115,15 @@ def test_a_server_that_has_loaded_and_never_binds_is_explained_without_a_word_of
     journal = log("port_in_use").partition("ERROR:")[0]
 
     assert explain(journal, result="success").kind == "never bound its port"
-    assert explain(journal, result="signal", exit_status=9).kind == UNKNOWN
+    assert explain(journal, result="signal", exit_status=9).kind == "a process was killed"
+
+
+def test_a_server_that_ends_itself_was_not_killed_from_outside() -> None:
+    own = "[2026-11-30 19:50:00] kill_process_tree called: parent_pid=7, include_parent=True, pid=7\n"
+    journal = log("cpu_main_process_killed")
+
+    assert explain(own + journal, result="signal", exit_status=9).kind == UNKNOWN
+    assert explain(journal, result="exit-code", exit_status=1).kind == UNKNOWN
 
 
 def test_a_cause_in_the_journal_explains_a_timeout() -> None:
@@ -144,6 +154,7 @@ def test_a_healthy_log_holds_no_error() -> None:
 
     assert (explanation.kind, explanation.evidence) == (UNKNOWN, "")
     assert "the journal shows no error" in explanation.cause
+    assert "from that line on" not in explanation.advice
 
 
 def test_a_line_of_any_length_is_read_in_no_time() -> None:
