@@ -156,7 +156,7 @@ def _killed(entries: list[str], result: str, exit_status: int | None) -> Explana
         return None
     return Explanation(
         kind="a process was killed",
-        cause=f"the main process was killed from outside, without a word of its own, while {progress(_lines(entries))}",
+        cause=f"the main process was killed from outside while {progress(_lines(entries))}",
         advice='the kernel\'s OOM killer is the usual one: `journalctl -k -g "out of memory"`; give the service more '
         "memory, or ask who else ends processes here",
         evidence=next((entry.strip() for entry in entries if "code=killed" in entry), ""),
