@@ -7,9 +7,11 @@ BIN := .venv/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 AUDIT = $(UV) run --quiet --locked --isolated --only-group audit
 RELEASE = $(or $(PYTHON),$(error PYTHON: the Python of an installed release is required))
+BUNDLE ?= bundle
+INVENTORY ?= inventory
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help demo lab lab-down lint format docs oracle quick test test-long audit sbom report lock catalogue clean
+.PHONY: help demo lab lab-down lint format docs oracle quick test test-long audit sbom bundle report lock catalogue clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +88,9 @@ sbom: | $(UV) ## List a release's packages as CycloneDX, and their licences: PYT
 	@mkdir -p results
 	@$(AUDIT) cyclonedx-py environment --output-reproducible --output-file results/sbom.cdx.json $(RELEASE)
 	@$(AUDIT) pip-licenses --python=$(RELEASE) --with-urls --format=markdown --output-file=results/licences.md
+
+bundle: .venv/synced | $(UV) ## Put all that a host without a network needs into one directory: BUNDLE=…, PYTHONS="3.11 …"
+	@UV=$(UV) $(BIN)/python -m roles.bundle.make $(BUNDLE) --inventory $(INVENTORY) $(addprefix --python ,$(PYTHONS))
 
 report: .venv/synced ## Write results/report.html and results/report.md from all records
 	@$(BIN)/python -m roles.benchmark.report

@@ -55,7 +55,7 @@ class Variables(Document):
     plan_exact: bool = False
     """plan.py also asks SGLang's own code on each host, which takes minutes: for one run, with `--data`."""
     bundle: str | None = None
-    """Set for a host without a network: weights come from `directory` or `rsync` alone. Nothing else heeds it yet."""
+    """Directory that `make bundle` made, on the controller: the host is deployed from it, and needs no network."""
 
 
 UNRETURNABLE: Final = frozenset({"host", "get", "dict", "datas", "override_datas"})

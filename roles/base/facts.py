@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyinfra.api.host import Host
 
 from roles.base.layout import DIRECTORIES, LIMITS, Directory
+from roles.bundle.operations import APT_CONF
 from roles.files import Seen, files_program, files_seen
 from roles.lock import lock_program
 from roles.observation import observe
@@ -20,6 +21,8 @@ class BaseFacts:
     lock: Sequence[str]
     """What `roles.lock` made of it."""
     has_apt: bool
+    distribution: str
+    """`debian 12`"""
     packages: frozenset[str]
     has_user: bool
     directories: frozenset[Directory]
@@ -35,15 +38,17 @@ def base_facts(host: Host, packages: Iterable[str]) -> BaseFacts:
         {
             "lock": lock_program(),
             "apt": "command -v apt-get",
+            "distribution": '. /etc/os-release && echo "$ID $VERSION_ID"',
             "packages": f"dpkg-query --show --showformat='${{db:Status-Status}} ${{Package}}\\n' {names}",
             "user": f"getent passwd {USER}",
             "directories": f"stat --format='%a %U %G %n' -- {paths}",
-            "files": files_program([LIMITS.path]),
+            "files": files_program([LIMITS.path, APT_CONF]),
         },
     )
     return BaseFacts(
         lock=seen["lock"],
         has_apt=bool(seen["apt"]),
+        distribution="".join(seen["distribution"]),
         packages=frozenset(line.split()[1] for line in seen["packages"] if line.startswith("installed ")),
         has_user=bool(seen["user"]),
         directories=frozenset(_directory(line) for line in seen["directories"]),

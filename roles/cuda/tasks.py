@@ -5,6 +5,7 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from inventory import target
+from roles.bundle.operations import apt_environment
 from roles.cuda import host_settings, packages, toolkit
 from roles.cuda.distributions import Distribution, distribution
 from roles.cuda.facts import CudaFacts, cuda_facts
@@ -58,6 +59,8 @@ def _refuse(settings: CudaSettings, facts: CudaFacts) -> None:
 
 def _repository(settings: CudaSettings, facts: CudaFacts, system: Distribution) -> None:
     """NVIDIA's apt repository, where something comes from it."""
+    if host.data.get("bundle"):  # which has what would come from there
+        return
     used = settings.toolkit == "apt" or (settings.driver == "manage" and system.driver_from_nvidia)
     uri = settings.apt_mirror or system.repository
     missing = used and packages.KEYRING not in facts.files
@@ -77,7 +80,7 @@ def _driver(settings: CudaSettings, facts: CudaFacts, system: Distribution, rele
     nvswitch = facts.machine.nvswitches > 0
     names = system.driver_packages(settings.driver_branch, kernel=facts.machine.kernel, nvswitch=nvswitch)
     install = packages.install(names, facts.installed) if managed else []
-    commands_run(name="Install the driver", commands=install)
+    commands_run(name="Install the driver", commands=install, _env=apt_environment(host))
     hold = packages.hold(facts.installed, facts.held, installing=bool(install)) if managed else []
     commands_run(name="Hold driver and kernel against upgrades", commands=hold)
 
@@ -105,7 +108,7 @@ def _toolkit(settings: CudaSettings, facts: CudaFacts, release: str, capability:
     version = settings.toolkit_version
     from_apt = settings.toolkit == "apt"
     install = packages.install_toolkit(toolkit.apt_package(version), facts.installed) if from_apt else []
-    commands_run(name="Install the toolkit", commands=install)
+    commands_run(name="Install the toolkit", commands=install, _env=apt_environment(host))
     incomplete = settings.toolkit == "pypi" and not facts.toolkit.whole
     commands_run(
         name="Complete the toolkit of the release",

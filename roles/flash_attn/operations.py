@@ -13,6 +13,8 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import host
 
+from roles.bundle.bundle import FLASH_ATTN, Bundle
+from roles.bundle.operations import brought, installer_environment
 from roles.files import File, write
 from roles.flash_attn.builder import RECORD
 from roles.flash_attn.facts import flash_attn_facts
@@ -37,6 +39,7 @@ def installed(
     record: str,
     seen: str,
     environment: Mapping[str, str],
+    bundle: Bundle | None,
 ) -> Generator[Any]:
     """Make or find a wheel, prove it, and add it to the release.
 
@@ -47,6 +50,7 @@ def installed(
     + record: what the release's record will say
     + seen: what it says
     + environment: of pip
+    + bundle: what its files come from, if not from an index
     """
     if seen == record:
         host.noop("flash-attn is installed and proved")
@@ -79,7 +83,12 @@ def installed(
     yield from write(File(f"{folder}/tools.txt", lock_of("tools")))
     yield from write(File(f"{folder}/builder.py", Path(__file__).with_name("builder.py").read_text()))
     command = f"exec python3 {folder}/builder.py {folder}"
-    job = Job(name=f"flash-attn-{name}", command=command, environment=environment, limit=_LIMIT)
+    installer = dict(environment)
+    if bundle:
+        files = f"{folder}/files"
+        yield from brought(bundle, FLASH_ATTN, bundle.part(FLASH_ATTN), files)
+        installer |= installer_environment(files)
+    job = Job(name=f"flash-attn-{name}", command=command, environment=installer, limit=_LIMIT)
     yield FunctionCommand(_work, (job,), {})
     if not here and not given:
         yield from _download(flash_attn_facts(host, release, cuda_home).wheels[name], CONTROLLER / name)

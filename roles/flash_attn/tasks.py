@@ -7,12 +7,15 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from inventory import target
+from roles.bundle.bundle import Bundle
+from roles.bundle.operations import wanted_bundle
 from roles.cuda.settings import CudaSettings
 from roles.cuda.toolkit import home
 from roles.flash_attn.facts import flash_attn_facts
 from roles.flash_attn.operations import installed, removed
 from roles.flash_attn.settings import FlashAttnSettings
 from roles.flash_attn.wheels import architecture
+from roles.refusal import Refusal
 from roles.sglang.release import Release, Uv
 from roles.sglang.settings import SglangSettings
 
@@ -39,13 +42,26 @@ def flash_attn() -> None:
             "`hardware.compute_capability`."
         )
     source = settings.attn_wheel_sha256 if wanted == "wheel" else settings.attn_version
+    record = json.dumps({wanted: source, "architecture": compiled})
     installed(
         name="Install flash-attn and prove it",
         settings=settings,
         release=release,
         cuda_home=cuda_home,
         architecture=compiled,
-        record=json.dumps({wanted: source, "architecture": compiled}),
+        record=record,
         seen=facts.record,
         environment=sglang.installer_environment,
+        bundle=_bundle(needed=facts.record != record),
     )
+
+
+def _bundle(*, needed: bool) -> Bundle | None:
+    """What its files come from on a host without a network, if any are needed."""
+    try:
+        bundle = wanted_bundle(host) if needed else None
+        if bundle:
+            bundle.check()
+    except Refusal as refusal:
+        raise DeployError(str(refusal)) from None
+    return bundle

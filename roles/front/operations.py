@@ -8,8 +8,8 @@ from typing import Any
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
-from pyinfra.operations import apt
 
+from roles.base.operations import packages_installed
 from roles.front.facts import FrontFacts
 from roles.front.layout import CONFIG, PACKAGES, RUNNING, SELF_SIGNED, SELF_SIGNED_KEY, UNIT, Front
 
@@ -26,7 +26,7 @@ def nginx_installed(seen: FrontFacts) -> Generator[Any]:
         return
     fresh = "! systemctl cat nginx.service >/dev/null 2>&1"
     yield StringCommand(f"if {fresh}; then systemctl mask --quiet --runtime nginx.service; fi")
-    yield from apt.packages._inner(packages=missing, update=True, cache_time=3600, no_recommends=True)
+    yield from packages_installed._inner(packages=missing, installed=frozenset())
     masked = '[ "$(systemctl is-enabled nginx.service)" = masked-runtime ]'
     yield StringCommand(
         f"if {masked}; then systemctl unmask --quiet --runtime nginx.service; "

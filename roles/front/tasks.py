@@ -4,6 +4,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
+from roles.bundle.operations import apt_environment
 from roles.files import files_in_place
 from roles.front.facts import front_facts
 from roles.front.layout import front_of
@@ -26,7 +27,7 @@ def front() -> None:
         wanted = front_of(settings, _server())
     except Refusal as refusal:
         raise DeployError(str(refusal)) from None
-    nginx_installed(name="Install nginx", seen=seen)
+    nginx_installed(name="Install nginx", seen=seen, _env=apt_environment(host))
     missing = wanted.self_signed and not seen.has_certificate
     certificate_made(name="Make a certificate", needed=missing, name_of_host=settings.name)
     files_in_place(name="Write nginx's configuration and unit", files=wanted.files, seen=seen.files)

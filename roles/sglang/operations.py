@@ -13,13 +13,15 @@ from pyinfra.api.state import State
 from pyinfra.context import host
 
 from roles import paths
+from roles.bundle.bundle import WHEELS, Bundle
+from roles.bundle.operations import brought, installer_environment
 from roles.files import File, write
 from roles.jobs import Job, run_job
 from roles.remote import RemoteError
 from roles.serve.good import GOOD
 from roles.serve.unit import UNITS
 from roles.sglang.facts import SglangFacts
-from roles.sglang.release import PYTHONS, Release, Uv
+from roles.sglang.release import PYTHONS, Release, Uv, minor
 from roles.sglang.settings import SglangSettings
 
 _PROGRAMS: Final = ("builder.py", "checker.py")
@@ -28,13 +30,19 @@ _PROGRAMS: Final = ("builder.py", "checker.py")
 
 @operation()
 def release_built(
-    release: Release, uv: Uv, settings: SglangSettings, environment: Mapping[str, str], seen: SglangFacts
+    release: Release,
+    uv: Uv,
+    settings: SglangSettings,
+    bundle: Bundle | None,
+    environment: Mapping[str, str],
+    seen: SglangFacts,
 ) -> Generator[Any]:
     """Build the release aside, check it, and put it in place in one step.
 
     + release: what to build
     + uv: the installer, which comes first
     + settings: those of the role
+    + bundle: what wheels come from, if not from an index
     + environment: the server's, in which the release is checked
     + seen: the host as it is
     """
@@ -58,10 +66,15 @@ def release_built(
     yield from write(File(f"{release.aside}/uv.txt", uv.lock))
     for program in _PROGRAMS:
         yield from write(File(f"{release.aside}/{program}", (Path(__file__).parent / program).read_text()))
+    installer = dict(settings.installer_environment)
+    if bundle:
+        wheels = f"{release.aside}/wheels"
+        yield from brought(bundle, WHEELS, bundle.wheels(seen.python and minor(seen.python)), wheels)
+        installer |= installer_environment(wheels)
     job = Job(
         name=f"release-{release.name}",
         command=f"exec python3 {shlex.quote(f'{release.aside}/builder.py')} {shlex.quote(release.aside)}",
-        environment=settings.installer_environment,
+        environment=installer,
     )
     yield FunctionCommand(_build, (job,), {})
 

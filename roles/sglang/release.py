@@ -84,6 +84,11 @@ def locked_versions() -> list[str]:
     return sorted(file.stem for file in _LOCKS.glob("[0-9]*.txt"))
 
 
+def minor(python: str) -> str:
+    """`3.11.2` -> `3.11`: what wheels and locks are made for."""
+    return ".".join(python.split(".")[:2])
+
+
 def check_host(host: str, version: str, *, machine: str, python: str | None, free: int) -> None:
     """Raise Refusal if a host cannot take a release; its `python` is None where there is none yet.
 
@@ -91,7 +96,7 @@ def check_host(host: str, version: str, *, machine: str, python: str | None, fre
     """
     if machine != MACHINE:
         raise Refusal(f"host {host}: it is a {machine} machine; SGLang {version} is locked for {MACHINE}")
-    if python is not None and ".".join(python.split(".")[:2]) not in PYTHONS:
+    if python is not None and minor(python) not in PYTHONS:
         raise Refusal(
             f"host {host}: python3 is {python}; SGLang {version} is locked for Python {' and '.join(PYTHONS)}, "
             "as Debian 12 and Ubuntu 24.04 have them"

@@ -4,11 +4,12 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
+from roles.bundle.operations import wanted_bundle
 from roles.refusal import Refusal
 from roles.serve.settings import ServeSettings
 from roles.sglang.facts import sglang_facts
 from roles.sglang.operations import release_built
-from roles.sglang.release import Release, Uv, check_host
+from roles.sglang.release import Release, Uv, check_host, minor
 from roles.sglang.settings import SglangSettings
 
 
@@ -18,16 +19,20 @@ def sglang() -> None:
     settings = SglangSettings.of(host)
     release, uv = Release.of(settings.version), Uv.locked()
     seen = sglang_facts(host, release, uv)
-    if not seen.release:
-        try:
+    try:
+        bundle = wanted_bundle(host)
+        if not seen.release:
             check_host(host.name, release.version, machine=seen.machine, python=seen.python, free=seen.free)
-        except Refusal as refusal:
-            raise DeployError(str(refusal)) from None
+        if bundle and not (seen.release and seen.uv):
+            bundle.check(python=seen.python and minor(seen.python), lock=release.sha256)
+    except Refusal as refusal:
+        raise DeployError(str(refusal)) from None
     release_built(
         name="Install the release",
         release=release,
         uv=uv,
         settings=settings,
+        bundle=bundle,
         environment=ServeSettings.of(host).environment,
         seen=seen,
     )

@@ -9,12 +9,14 @@ from typing import Final
 
 from pyinfra.api.host import Host
 
+from roles import credentials
 from roles.observation import observe
 from roles.serve.good import GOOD
 from roles.weights import manifest
 from roles.weights.layout import declared_digest
 from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
+from roles.weights.sources import TOKEN
 
 REFERENCES: Final = ("/etc/systemd/system/sglang-*.service", f"{GOOD}/*")
 """Files that name weights which a server needs, or one that a rollback starts."""
@@ -52,7 +54,7 @@ def weights_facts(host: Host, models: Mapping[str, Model]) -> WeightsFacts:
         host,
         {
             "weights": f"python3 -c {program} look {look}",
-            "token": f"test -s {shlex.quote(settings.token_file)} && echo yes",
+            "token": f"test -e {credentials.path(TOKEN)} && echo yes",
             "rsync": "command -v rsync",
         },
     )

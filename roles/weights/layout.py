@@ -1,14 +1,14 @@
 """Where a model's weights are on a host, and what their source must say. Pure."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from roles.refusal import Refusal
 from roles.weights import manifest
-from roles.weights.model import Model
+from roles.weights.model import Model, Source
 from roles.weights.progress import amount
 from roles.weights.settings import WeightsSettings
 
@@ -50,6 +50,17 @@ def check_source(model: Model, *, offline: bool) -> None:
             f"{key}.directory: required with `bundle`, as a host without a network cannot reach "
             f"{'the hub' if source.place == 'hub' else source.url}"
         )
+
+
+def pinned(model: Model, manifest: Mapping[str, Any] | None) -> Model:
+    """The model with the files that the manifest of its revision names, where its own file names none."""
+    source = model.source
+    commit = {"repository": source.repository, "revision": source.revision}
+    if source.files or manifest is None or manifest["source"] != commit:
+        return model
+    return model.model_copy(
+        update={"source": Source.model_validate({**source.model_dump(), "files": manifest["files"]})}
+    )
 
 
 def check_room(models: Iterable[Model], root: str, *, begun: int, free: int) -> None:

@@ -12,7 +12,7 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import host
 
-from roles import paths
+from roles import credentials, paths
 from roles.files import File, write
 from roles.jobs import Job, run_job
 from roles.remote import RemoteError
@@ -30,7 +30,7 @@ _LIMIT: Final = 2 * 24 * 3600
 
 @operation()
 def model_in_place(
-    model: Model, directory: str, settings: WeightsSettings, python: str, complete: bool, has_token: bool
+    model: Model, directory: str, settings: WeightsSettings, python: str, complete: bool
 ) -> Generator[Any]:
     """Fetch the weights aside, verify them, and put them in place in one step.
 
@@ -39,7 +39,6 @@ def model_in_place(
     + settings: those of the role
     + python: the interpreter of a release
     + complete: whether it is there
-    + has_token: whether the host has a token for the hub
     """
     if complete:
         host.noop(f"{directory} is complete")
@@ -55,7 +54,7 @@ def model_in_place(
         name=f"weights-{model.name}-{Path(directory).name}",
         command=f"exec {shlex.quote(python)} -P -m roles.weights.fetch {shlex.quote(aside)}",
         environment={**settings.environment, "PYTHONPATH": aside},
-        credentials={TOKEN: settings.token_file} if has_token and model.source.place == "hub" else {},
+        credentials={TOKEN: credentials.path(TOKEN)} if settings.token and model.source.place == "hub" else {},
         limit=_LIMIT,
     )
     yield FunctionCommand(_fetch, (job,), {})
@@ -70,7 +69,6 @@ def instructions(model: Model, directory: str, settings: WeightsSettings) -> dic
         "source": model.source.model_dump(),
         "folder": directory,
         "hub": settings.hub,
-        "token_file": settings.token_file,
         "user": paths.USER,
     }
 

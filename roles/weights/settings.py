@@ -6,6 +6,7 @@ from pydantic import Field
 
 from roles import paths
 from roles.documents import EnvironmentVariables
+from roles.secret import Secret
 from roles.settings import RoleSettings
 
 
@@ -18,8 +19,8 @@ class WeightsSettings(RoleSettings):
     """Directory for all models, on a disk with room for them; created if it is not there."""
     hub: str = Field("https://huggingface.co", pattern=r"^https?://[^/@\s?#]+(/[^\s?#]*)?$")
     """The Hugging Face hub, or a mirror that answers as it does (what others set as `HF_ENDPOINT`)."""
-    token_file: str = Field("/etc/slipway/hub-token", pattern=r"^/[^\n:]*[^/\n:]$")
-    """File on the host with a token for the hub, for repositories that ask for one; used if it is there."""
+    token: Secret | None = None
+    """The token for the hub, for repositories that ask for one."""
     environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment of the download: proxies, certificates, e.g. `HTTPS_PROXY`. Not for secrets: the host shows it."""
     remove_old: bool = False

@@ -112,7 +112,6 @@ class Hub(Source):
         import huggingface_hub  # type: ignore[import-not-found]  # reads its environment when it is imported
 
         self._hub = huggingface_hub
-        self._token_file = wish["token_file"]
         self._where = {"endpoint": wish["hub"], "token": token() or False}
         self._what = {"repo_id": repository, "revision": revision}
 
@@ -149,8 +148,8 @@ class Hub(Source):
             raise Problem(f"{what}: the hub has no such revision") from None
         except (errors.GatedRepoError, errors.RepositoryNotFoundError):
             raise Problem(
-                f"{what}: the hub shows no such repository; a private or gated one needs a token that may read it, "
-                f"in {self._token_file} on the host"
+                f"{what}: the hub shows no such repository; a private or gated one needs `weights_token`, a token "
+                "that may read it"
             ) from None
         except errors.HfHubHTTPError as error:
             status = error.response.status_code

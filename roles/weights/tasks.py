@@ -8,16 +8,19 @@ from pyinfra.context import host
 
 from inventory import Target, target
 from roles.base.operations import packages_installed
+from roles.bundle.operations import apt_environment, wanted_bundle
+from roles.credentials import Credential, changed_credentials, credentials_in_place
 from roles.refusal import Refusal
 from roles.serve.declared import wanted_names
 from roles.sglang.release import Release
 from roles.sglang.settings import SglangSettings
 from roles.weights.facts import WeightsFacts, weights_facts
-from roles.weights.layout import check_room, check_source, directory, fetching
+from roles.weights.layout import check_room, check_source, directory, fetching, pinned
 from roles.weights.model import Model
 from roles.weights.operations import model_in_place, old_weights_removed
 from roles.weights.progress import amount
 from roles.weights.settings import WeightsSettings
+from roles.weights.sources import TOKEN
 
 
 @deploy("weights")
@@ -33,12 +36,17 @@ def weights(also: Iterable[str] = ()) -> None:
     try:
         for model in models.values():
             check_source(model, offline=wish.variables.bundle is not None and model in missing.values())
+        if missing and (bundle := wanted_bundle(host)):
+            bundle.check()
+            models |= {path: pinned(model, bundle.manifest_of(model.name)) for path, model in missing.items()}
         _check_room(settings, missing, seen)
+        token = _changed_token(settings, seen)
     except Refusal as refusal:
         raise DeployError(f"host {host.name}: {refusal}") from None
     if any(model.source.rsync for model in missing.values()):
         installed = frozenset({"rsync"} if seen.has_rsync else ())
-        packages_installed(name="Install rsync", packages=["rsync"], installed=installed)
+        packages_installed(name="Install rsync", packages=["rsync"], installed=installed, _env=apt_environment(host))
+    credentials_in_place(name="Write the token for the hub", changed=token)
     python = Release.of(SglangSettings.of(host).version).python
     for path in host.loop(models):
         model_in_place(
@@ -48,7 +56,6 @@ def weights(also: Iterable[str] = ()) -> None:
             settings=settings,
             python=python,
             complete=path in seen.complete,
-            has_token=seen.has_token,
         )
     old = _old(settings, wish, seen)
     if old and settings.remove_old:
@@ -69,6 +76,16 @@ def _check_room(settings: WeightsSettings, missing: dict[str, Model], seen: Weig
     if seen.free is not None:
         begun = [seen.folders[path].bytes for path in map(fetching, missing) if path in seen.folders]
         check_room(missing.values(), settings.root, begun=sum(begun), free=seen.free)
+
+
+def _changed_token(settings: WeightsSettings, seen: WeightsFacts) -> list[Credential]:
+    """The token if it is not on the host as declared; it is not asked where none is, nor should be.
+
+    Raises Refusal if the controller cannot read it.
+    """
+    if not (settings.token or seen.has_token):
+        return []
+    return changed_credentials(host, [Credential.of(TOKEN, settings.token, "weights_token")])
 
 
 def _old(settings: WeightsSettings, wish: Target, seen: WeightsFacts) -> list[str]:

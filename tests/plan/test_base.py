@@ -14,7 +14,9 @@ def observed(**programs: str) -> str:
 
 
 def bare(apt: str = "/usr/bin/apt-get") -> dict[str, str]:
-    nothing = observed(lock="taken", apt=apt, packages="", user="", directories="", files="")
+    nothing = observed(
+        lock="taken", apt=apt, distribution="debian 12", packages="", user="", directories="", files=""
+    )
     return {"::observed:: apt": nothing, "uname -s": "Linux", "command -v useradd": "/usr/sbin/useradd"}
 
 
@@ -24,6 +26,7 @@ def right() -> dict[str, str]:
         "::observed:: apt": observed(
             lock="taken",
             apt="/usr/bin/apt-get",
+            distribution="debian 12",
             packages="\n".join(f"installed {name}" for name in PACKAGES),
             user="sglang:x:999:999::/var/lib/slipway:/usr/sbin/nologin",
             directories="\n".join(f"{d.mode.lstrip('0')} {d.user} {d.group} {path}" for path, d in mode.items()),

@@ -22,6 +22,7 @@ from tests.plan.conftest import Deploy, Outcome
 TINY = yaml.safe_load((Path(__file__).parents[2] / "group_vars/models/tiny-qwen3.yml").read_text())
 OLD, NEW = "a" * 40, "b" * 40
 HUB = {"repository": "org/model", "revision": NEW}
+TOKEN = "hf_0123456789abcdef"
 ROOT = "/var/lib/slipway/models"
 PLACE = f"{ROOT}/m/{NEW[:12]}"
 FILES = {"config.json": {"bytes": 10, "sha256": "c" * 64}}
@@ -39,18 +40,20 @@ def run(fake_deploy: Deploy) -> Any:
         free: int | None = 10**12,
         token: str = "",
         rsync: str = "",
+        answers: dict[str, str] | None = None,
         **variables: Any,
     ) -> Outcome:
         model = Model.read({**TINY, "name": "m", "source": source}, "m.yml")
         other = Model.read({**TINY, "name": "other", "source": {"repository": "org/other"}}, "other.yml")
         profiles = {name: Profile(name=name, description="", model=name, server={}) for name in ("m", "other")}
         seen = "" if free is None else json.dumps({"free": free, "folders": folders or {}})
-        answers = {
+        responses = {
+            **(answers or {}),
             "::observed:: weights": f"::observed:: weights\n{seen}\n::observed:: token\n{token}\n"
             f"::observed:: rsync\n{rsync}\n",
             "uname -s": "Linux",
         }
-        fake = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": answers}
+        fake = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": responses}
         site = Site({"m": model, "other": other}, profiles)
         data = {"profile": "m", **fake, **variables}
         return fake_deploy(weights, inventory=SiteInventory(site, {"@fake/host": data}, {}, {}))
@@ -83,11 +86,32 @@ def test_damaged_weights_and_others_than_declared_are_put_right(run: Any, folder
     assert run({**HUB, "files": FILES}, {PLACE: WHOLE}).changed == []
 
 
-def test_a_token_is_a_credential_of_the_job_and_stands_nowhere(run: Any) -> None:
-    told = run(HUB, token="yes", weights_token_file="/root/a token")
-    assert "--property=LoadCredential='hub-token:/root/a token'" in job(told)
+def test_a_token_is_a_credential_of_the_job_and_stands_in_no_command(run: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TEST_TOKEN", TOKEN)
+    token = {"weights_token": {"env": "TEST_TOKEN"}, "answers": {"while read -r name": "hub-token"}}
+    told = run(HUB, **token)
+    assert told.changed == ["weights | Write the token for the hub", "weights | Bring the weights"]
+    assert "--property=LoadCredential=hub-token:/etc/slipway/credentials/hub-token" in job(told)
+    assert TOKEN not in "".join(told.commands)
     assert "LoadCredential" not in job(run(HUB))
-    assert "LoadCredential" not in job(run({**HUB, "rsync": "other:/m"}, token="yes"))
+    assert "LoadCredential" not in job(run({**HUB, "rsync": "other:/m"}, **token))
+
+
+def test_another_token_is_written_and_nothing_else_is_done(run: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TEST_TOKEN", TOKEN)
+    answers = {"while read -r name": "hub-token"}
+    outcome = run(HUB, {PLACE: WHOLE}, answers=answers, weights_token={"env": "TEST_TOKEN"})
+    assert outcome.changed == ["weights | Write the token for the hub"]
+
+
+def test_a_token_that_is_not_declared_any_more_is_removed(run: Any) -> None:
+    outcome = run(HUB, {PLACE: WHOLE}, token="yes", answers={"while read -r name": "hub-token"})
+    assert outcome.changed == ["weights | Write the token for the hub"]
+
+
+def test_a_token_that_cannot_be_read_ends_the_run_before_anything_changes(run: Any) -> None:
+    with pytest.raises(DeployError, match="weights_token: the environment variable NO_TOKEN is not set"):
+        run(HUB, weights_token={"env": "NO_TOKEN"})
 
 
 def test_proxies_reach_the_job(run: Any) -> None:
@@ -128,7 +152,7 @@ def test_rsync_is_installed_where_it_is_needed(run: Any) -> None:
     source = {**HUB, "rsync": "other:/srv/m"}
     assert run(source, rsync="/usr/bin/rsync").changed == ["weights | Bring the weights"]
     assert "rsync" not in " ".join(run(source, {PLACE: WHOLE}).operations)
-    assert run(source).operations == ["weights | Install rsync", "weights | Bring the weights"]
+    assert run(source).changed == ["weights | Install rsync", "weights | Bring the weights"]
 
 
 OTHERS = {

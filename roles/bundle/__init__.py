@@ -1,0 +1,1 @@
+"""What a host without a network gets in one directory."""
