@@ -97,7 +97,7 @@ def status(name: str) -> str:
     state = run(name, "systemctl is-system-running", check=False).strip()
     memory = run(name, "systemctl show --property=MemoryCurrent --value ssh.service").strip()
     limits = "enforced" if memory.isdecimal() else "not enforced, as this machine has no memory controller to give"
-    return f"{name}: {state}, ssh on 127.0.0.1:{place.port}, memory limits {limits}"
+    return f"{name}: {state}, ssh on {place.address}:{place.port}, memory limits {limits}"
 
 
 def ssh_command(place: Place, *options: str) -> list[str]:
@@ -107,7 +107,7 @@ def ssh_command(place: Place, *options: str) -> list[str]:
         *("-o", f"UserKnownHostsFile={KNOWN_HOSTS}", "-o", "StrictHostKeyChecking=yes"),
         *("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "LogLevel=ERROR"),
         *options,
-        f"{base.USER}@127.0.0.1",
+        f"{base.USER}@{place.address}",
     ]
 
 
@@ -146,11 +146,11 @@ def _make(place: Place) -> None:
     (new / "etc/hostname").write_text(f"{place.name}\n")
     (new / "etc/hosts").write_text(f"127.0.0.1 localhost {place.name}\n::1 localhost\n")
     with (new / "etc/ssh/sshd_config.d/lab.conf").open("a") as sshd:
-        sshd.write(f"Port {place.port}\n")
+        sshd.write(f"Port {place.port}\n" + (f"ListenAddress {place.address}\n" if place.isolated else ""))
     keys = new / "etc/ssh/authorized_keys"
     keys.mkdir()
     shutil.copy(_public_key(), keys / base.USER)
-    if UV_CACHE.is_dir():
+    if UV_CACHE.is_dir() and not place.isolated:
         # Hard links: the kept cache and the host's share their files, and neither can lose the other's.
         do("cp", "--archive", "--link", UV_CACHE, new / "var/cache/uv")
     new.rename(place.root)
@@ -203,7 +203,7 @@ def _introduce() -> None:
     for place in map(Place, existing()):
         key = place.root / "etc/ssh/ssh_host_ed25519_key.pub"
         if key.is_file():
-            lines.append(f"[127.0.0.1]:{place.port} {key.read_text().strip()}\n")
+            lines.append(f"[{place.address}]:{place.port} {key.read_text().strip()}\n")
     new = KNOWN_HOSTS.with_suffix(".new")
     new.write_text("".join(lines))
     new.rename(KNOWN_HOSTS)

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from tests.lab.command import do
 from tests.lab.places import LabError, Place
 
 KEEPER: Final = """\
@@ -33,6 +34,8 @@ def start(place: Place) -> None:
         *("systemd-nspawn", f"--directory={place.root}", f"--machine={place.name}", "--boot"),
         *("--register=no", "--keep-unit", "--resolv-conf=copy-host", "--console=read-only"),
     ]
+    if place.isolated:
+        nspawn.append(f"--network-namespace-path=/run/netns/{_link(place)}")
     with place.keeper.open("a") as keeper, place.console.open("w") as console:
         fcntl.flock(keeper, fcntl.LOCK_EX | fcntl.LOCK_NB)
         subprocess.run(
@@ -74,9 +77,33 @@ def kill(place: Place) -> None:
             os.kill(int(pid), signal.SIGKILL)
         if not ended.poll(30_000):
             raise LabError(f"{place.name} does not end; process {keeper} keeps it")
+    if place.isolated:
+        _unlink(place)
     for cgroup in [] if _systemd_runs() else _own_cgroups(place):
         for folder, _, _ in os.walk(cgroup, topdown=False):
             Path(folder).rmdir()
+
+
+def _link(place: Place) -> str:
+    """The name of a network namespace in which nothing but this machine can be reached: there is no route."""
+    _unlink(place)
+    namespace = f"slipway-{place.name}"
+    for command in (
+        f"netns add {namespace}",
+        f"link add {namespace} type veth peer name host0 netns {namespace}",
+        f"addr add {place.gateway}/30 dev {namespace}",
+        f"link set {namespace} up",
+        f"-n {namespace} addr add {place.address}/30 dev host0",
+        f"-n {namespace} link set host0 up",
+        f"-n {namespace} link set lo up",
+    ):
+        do("ip", *command.split())
+    return namespace
+
+
+def _unlink(place: Place) -> None:
+    """The link goes with the namespace, whose last process has ended."""
+    subprocess.run(["ip", "netns", "delete", f"slipway-{place.name}"], capture_output=True, check=False)
 
 
 def _systemd_runs() -> bool:

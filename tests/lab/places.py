@@ -48,6 +48,21 @@ class Place:
         """Where its sshd listens: 2222 for `lab`, as the inventory says; for another what `claim_port` gave it."""
         return FIRST_PORT if self.name == "lab" else int(self._port.read_text())
 
+    @property
+    def isolated(self) -> bool:
+        """Whether the host has no network but a link to this machine."""
+        return self.name == "offline"
+
+    @property
+    def address(self) -> str:
+        """Where this machine reaches it."""
+        return "169.254.88.2" if self.isolated else "127.0.0.1"
+
+    @property
+    def gateway(self) -> str:
+        """This machine, as an isolated host sees it."""
+        return "169.254.88.1"
+
     def claim_port(self) -> None:
         """Give a host that has none the lowest port that no other one has."""
         self.folder.mkdir(parents=True, exist_ok=True)

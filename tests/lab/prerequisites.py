@@ -9,6 +9,7 @@ PROGRAMS: Final = {
     "systemd-nspawn": "systemd-container",
     "mmdebstrap": "mmdebstrap",
     "ssh": "openssh-client",
+    "ip": "iproute2",
     "unshare": "util-linux",
 }
 """Program -> the package of Debian and Ubuntu that brings it."""
