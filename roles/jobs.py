@@ -26,6 +26,8 @@ class Job:
     """Seconds after which systemd ends it, with everything that it started."""
     credentials: Mapping[str, str] = field(default_factory=dict)
     """Files on the host by the name under which the job finds each in $CREDENTIALS_DIRECTORY."""
+    bound_to: str = ""
+    """The unit without which the job is senseless: it ends with it."""
 
     @property
     def unit(self) -> str:
@@ -44,6 +46,8 @@ def _start_and_follow(job: Job) -> str:
     settings = " ".join(f"--setenv={shlex.quote(f'{name}={value}')}" for name, value in job.environment.items())
     for name, path in job.credentials.items():
         settings += f" --property=LoadCredential={shlex.quote(f'{name}:{path}')}"
+    if job.bound_to:
+        settings += f" --property=BindsTo={shlex.quote(job.bound_to)} --property=After={shlex.quote(job.bound_to)}"
     command = shlex.quote(job.command.replace("$", "$$"))  # systemd would replace variables before the shell does
     # RemainAfterExit keeps the result until it is read. The journal is asked again and again, from where it was left:
     # one that is followed may be cut off before it has shown the end of a short job.

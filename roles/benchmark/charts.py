@@ -54,6 +54,16 @@ class Dot:
 
 
 @dataclass(frozen=True)
+class Spot:
+    """A labelled point in the plane; filled if nothing is better."""
+
+    x: float
+    y: float
+    text: str
+    filled: bool
+
+
+@dataclass(frozen=True)
 class Line:
     """A value that is not a measurement of the series: a reference result or a ceiling."""
 
@@ -64,7 +74,7 @@ class Line:
     dash: str
 
 
-def curves(series: Mapping[str, Sequence[Dot]], lines: Iterable[Line], x: str, y: str, *, log_y: bool = False) -> str:
+def curves(series: Mapping[str, Sequence[Dot]], lines: Iterable[Line], x: str, y: str) -> str:
     """One curve for each name over a logarithmic x, with intervals as bars."""
     with mpl.rc_context(_STYLE):
         canvas, axes = _axes(x, y)
@@ -89,7 +99,7 @@ def _curve(axes: Axes, number: int, name: str, dots: Sequence[Dot]) -> None:
         [dot.y for dot in dots],
         yerr=[[max(0, value) for value in below], [max(0, value) for value in above]],
         color=SERIES[number % len(SERIES)],
-        marker=MARKERS[number % len(MARKERS)],
+        marker=_marker(number),
         capsize=3,
         label=name,
     )
@@ -103,7 +113,7 @@ def percentiles(series: Mapping[str, Mapping[float, tuple[float, float, float]]]
             colour = SERIES[number % len(SERIES)]
             xs = sorted(values)
             p50, p95, p99 = ([values[at][place] for at in xs] for place in range(3))
-            axes.plot(xs, p50, color=colour, marker=MARKERS[number % len(MARKERS)], label=f"{name} p50")
+            axes.plot(xs, p50, color=colour, marker=_marker(number), label=f"{name} p50")
             axes.plot(xs, p95, "--", color=colour, linewidth=1)
             axes.plot(xs, p99, ":", color=colour, linewidth=1)
         ticks = sorted({at for values in series.values() for at in values})
@@ -113,23 +123,26 @@ def percentiles(series: Mapping[str, Mapping[float, tuple[float, float, float]]]
         return _svg(canvas, axes)
 
 
-def tradeoffs(
-    series: Mapping[str, Sequence[tuple[float, float, str]]], best: Mapping[str, Sequence[tuple[float, float]]]
-) -> str:
-    """Speed for one user against throughput for all; points that nothing beats in both are filled."""
+def tradeoffs(series: Mapping[str, Sequence[Spot]]) -> str:
+    """Speed for one user against throughput for all."""
     with mpl.rc_context(_STYLE):
         canvas, axes = _axes("tokens per second for one user (1 / TPOT)", "tokens per second for all users")
-        for number, (name, points) in enumerate(series.items()):
-            colour, marker = SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
-            axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, alpha=0.4)
+        for number, (name, spots) in enumerate(series.items()):
+            colour = SERIES[number % len(SERIES)]
+            axes.plot([spot.x for spot in spots], [spot.y for spot in spots], color=colour, alpha=0.4)
+            any_filled = any(spot.filled for spot in spots)
             for filled in (True, False):
-                shown = [(x, y) for x, y, _ in points if ((x, y) in best.get(name, ())) is filled]
-                label = name if filled is bool(best.get(name)) else None
-                face = colour if filled else "none"
-                xs, ys = [x for x, _ in shown], [y for _, y in shown]
-                axes.plot(xs, ys, marker, color=colour, markerfacecolor=face, label=label)
-            for x, y, text in points:
-                axes.annotate(text, (x, y), textcoords="offset points", xytext=(6, 4), fontsize=8)
+                shown = [spot for spot in spots if spot.filled is filled]
+                axes.plot(
+                    [spot.x for spot in shown],
+                    [spot.y for spot in shown],
+                    _marker(number),
+                    color=colour,
+                    markerfacecolor=colour if filled else "none",
+                    label=name if filled is any_filled else None,
+                )
+            for spot in spots:
+                axes.annotate(spot.text, (spot.x, spot.y), textcoords="offset points", xytext=(6, 4), fontsize=8)
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=0)
         return _svg(canvas, axes)
@@ -161,7 +174,7 @@ def history(series: Mapping[str, Sequence[tuple[str, float, bool]]], y: str) -> 
             colour = SERIES[number % len(SERIES)]
             places = [labels.index(label) for label, _, _ in values]
             axes.plot(places, [value for _, value, _ in values], color=colour, alpha=0.4)
-            for good, marker in ((True, MARKERS[number % len(MARKERS)]), (False, "x")):
+            for good, marker in ((True, _marker(number)), (False, "x")):
                 chosen = [(at, value) for at, (_, value, ok) in zip(places, values, strict=True) if ok is good]
                 label = name if good else f"{name}, not accepted"
                 if chosen:
@@ -169,6 +182,11 @@ def history(series: Mapping[str, Sequence[tuple[str, float, bool]]], y: str) -> 
         axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=8)
         axes.set_ylim(bottom=0)
         return _svg(canvas, axes)
+
+
+def _marker(number: int) -> str:
+    """Not the same pair of colour and marker before 64 series."""
+    return MARKERS[(number + number // len(SERIES)) % len(MARKERS)]
 
 
 def _axes(x: str, y: str, height: float = 3.6) -> tuple[Canvas, Axes]:

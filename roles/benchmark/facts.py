@@ -4,7 +4,7 @@ import base64
 import gzip
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyinfra.api.host import Host
 
@@ -12,6 +12,7 @@ from roles.benchmark.record import Name, Record
 from roles.observation import observe
 from roles.paths import RECORDS
 from roles.refusal import Refusal
+from roles.remote import run
 
 HISTORY = 30
 """How many of a profile's records are compared with: enough to know its noise."""
@@ -47,6 +48,37 @@ def benchmark_facts(host: Host) -> BenchmarkFacts:
     )
     names = sorted(name for line in seen["records"] if (name := Name.parsed(line)) is not None)
     return BenchmarkFacts(names, tuple(line.strip() for line in seen["gpus"]))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a unit, from its start to its end: two that are equal are the same one."""
+
+    state: str
+    """systemd's ActiveState."""
+    began: int
+    """Microseconds of the host's monotonic clock; 0 where the unit has never been started."""
+    ready: int
+    seen: str = field(compare=False)
+    """When this was asked, in seconds of the host's clock."""
+
+    @property
+    def startup_seconds(self) -> float | None:
+        """From start to ready."""
+        return (self.ready - self.began) / 1e6 if self.state == "active" and self.began else None
+
+
+def last_run(host: Host, unit: str) -> Run:
+    """How the unit runs, or ran last."""
+    names = "ActiveState,InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic"
+    now, *lines = run(host, f"date +%s.%N; systemctl show --property={names} {shlex.quote(unit)}").splitlines()
+    shown = dict(line.split("=", 1) for line in lines)
+    return Run(
+        state=shown["ActiveState"],
+        began=int(shown["InactiveExitTimestampMonotonic"]),
+        ready=int(shown["ActiveEnterTimestampMonotonic"]),
+        seen=now,
+    )
 
 
 def history(host: Host, facts: BenchmarkFacts, profile: str) -> list[Record]:

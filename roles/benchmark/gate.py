@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from roles.benchmark.benchmark import Benchmark, Floor, LatencyLimit
+from roles.benchmark.noise import host_noise
 from roles.benchmark.record import Judgement, Record, Row, Verdict
 from roles.benchmark.rounds import Point
-from roles.benchmark.statistics import Figure, drop, noise_band, restart_noise
+from roles.benchmark.statistics import Figure, drop, noise_band
 
 THROUGHPUT: Final = "output_throughput"
 """The client's name for output tokens per second."""
@@ -121,9 +122,7 @@ def _floors(record: Record, benchmark: Benchmark) -> Iterator[Judgement]:
 def _floor_value(record: Record, floor: Floor) -> tuple[float | None, str]:
     """The floor in output tokens per second and how it came about, or None and why there is none."""
     if floor.share_of_reference is not None:
-        reference = record.references.get(floor.concurrency)
-        if reference is None:
-            return None, f"the profile has no reference at concurrency {floor.concurrency}"
+        reference = record.references[floor.concurrency]  # a profile without it is refused
         origin = f" ({floor.share_of_reference:.0%} of the reference {reference:.1f})"
         return floor.share_of_reference * reference, origin
     if floor.share_of_ceiling is not None:
@@ -186,7 +185,7 @@ def _regressions(record: Record, earlier: Sequence[Record], tolerance: float) ->
         after = record.figure(point, THROUGHPUT)
         if baseline is None or after is None:
             continue
-        noise = restart_noise(THROUGHPUT, _restarts(point, earlier))
+        noise = host_noise(earlier, THROUGHPUT, [point])
         yield _regression(point, baseline, after, tolerance, noise_band(baseline, after, noise, compared))
 
 
@@ -219,15 +218,6 @@ def _baseline(point: Point, earlier: Sequence[Record]) -> Figure | None:
     """The figure of the last accepted record that measured this point."""
     figures = (old.figure(point, THROUGHPUT) for old in _newest_first(earlier))
     return next((figure for figure in figures if figure is not None), None)
-
-
-def _restarts(point: Point, earlier: Sequence[Record]) -> list[list[float]]:
-    """The medians of accepted records of one and the same server, a list for each server."""
-    servers: dict[str, list[float]] = {}
-    for old in earlier:
-        if old.accepted and (figure := old.figure(point, THROUGHPUT)) is not None:
-            servers.setdefault(old.fingerprint, []).append(figure.median)
-    return list(servers.values())
 
 
 def _notes(record: Record) -> Iterator[Judgement]:

@@ -13,37 +13,25 @@ from pyinfra.api.host import Host
 
 from inventory import target
 from roles import credentials
-from roles.benchmark import program
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.client import ENVIRONMENT, Subject, plan
-from roles.benchmark.facts import BenchmarkFacts, benchmark_facts, history
+from roles.benchmark.facts import BenchmarkFacts, Run, benchmark_facts, history, last_run
 from roles.benchmark.gate import judge
-from roles.benchmark.output import Output, memory, read_output
+from roles.benchmark.keeping import begun, cause_and_log, environment, keep, proof_of
+from roles.benchmark.output import COMPLETE, Output, memory, read_output
 from roles.benchmark.prediction import prediction
-from roles.benchmark.record import Environment, Prediction, Record, proof, proven
-from roles.benchmark.results import RESULTS, folder
+from roles.benchmark.record import Prediction, Record, proven
 from roles.benchmark.rounds import Level, repeats, warm_ups
 from roles.benchmark.settings import BenchmarkSettings
-from roles.benchmark.table import table
 from roles.files import File, write
 from roles.jobs import Job, run_job
-from roles.paths import PROGRAMS, RECORDS, STATE, USER
-from roles.remote import RemoteError, run
+from roles.paths import PROGRAMS, STATE, USER
+from roles.remote import ConnectionLost, RemoteError, attempt, run
 from roles.serve.candidate import Candidate
-from roles.serve.profile import Profile
+from roles.serve.interruption import Interrupted
+from roles.serve.steps import why_it_failed
 
-PROGRAM: Final = File(f"{PROGRAMS}/benchmark.py", Path(program.__file__).read_text(encoding="utf-8"))
-
-
-def references(profile: Profile) -> dict[int, float]:
-    """Output tokens per second by concurrency; the first reference of each counts."""
-    return {reference.concurrency: reference.output_tokens_per_second for reference in reversed(profile.reference)}
-
-
-def proof_of(candidate: Candidate, facts: BenchmarkFacts) -> str:
-    """What has to be proven of a server on a host."""
-    profile = candidate.profile
-    return proof(candidate.command.fingerprint, facts.machine, profile.benchmark, references(profile))
+PROGRAM: Final = File(f"{PROGRAMS}/benchmark.py", Path(__file__).with_name("program.py").read_text(encoding="utf-8"))
 
 
 def is_proven(candidate: Candidate, facts: BenchmarkFacts, settings: BenchmarkSettings) -> bool:
@@ -64,6 +52,8 @@ def verify(host: Host, candidate: Candidate, settings: BenchmarkSettings) -> Rec
     earlier = history(host, facts, candidate.profile.name)
     record = record.model_copy(update={"verdict": judge(record, earlier, candidate.profile.benchmark)})
     keep(host, record)
+    from roles.benchmark.table import table  # here, because most runs measure nothing
+
     click.echo(table(record), err=True)
     return record
 
@@ -78,81 +68,72 @@ def measure(
     host: Host, candidate: Candidate, facts: BenchmarkFacts, expected: Prediction | None, settings: BenchmarkSettings
 ) -> Record:
     """Run the rounds on the host, with progress. What went wrong is in the record, too."""
-    record = _unmeasured(host, candidate, facts, settings, datetime.now(UTC))
-    benchmark, name = candidate.profile.benchmark, f"{record.profile}-{record.proof}-{record.level}"
+    record = begun(host, candidate, facts, settings, datetime.now(UTC))
+    name = f"{record.profile}-{record.proof}-{record.level}"
     subject = Subject(
         base_url=candidate.url,
         tokenizer=candidate.weights,
         directory=f"{STATE}/benchmark/{name}",
     )
-    rounds = plan(subject, benchmark, record.level, settings.round_limit)
-    planned = File(f"{subject.directory}/plan.json", json.dumps(rounds))
-    run(host, f"install -d -o {USER} -g {USER} {shlex.quote(subject.directory)}")
-    for file in (PROGRAM, planned):
-        for command in write(file):
-            run(host, command)
-    failure = _run(host, candidate, name, planned.path, _limit(benchmark, record.level, settings.round_limit))
+    before = last_run(host, candidate.unit_name)
+    failure = _run(host, candidate, name, subject, settings)
     output = _fetched(host, subject.output)
     run(host, f"rm -rf {shlex.quote(subject.directory)}")
+    ended = _why_it_ended(host, candidate, before) if output.end != COMPLETE else None
+    cause, log = ended or (failure if output.end is None else None, output.log)
     return record.model_copy(
         update={
             "finished": datetime.now(UTC),
-            "environment": _environment(output, candidate),
+            "environment": environment(candidate, output.environment),
             "rows": tuple(output.rows),
-            "failure": failure if output.end is None else None,
-            "log": output.log,
+            "failure": cause,
+            "log": log,
             "memory": memory(output.server),
             "prediction": expected,
+            "startup_seconds": before.startup_seconds,
         }
     )
 
 
-def failed(
-    host: Host,
-    candidate: Candidate,
-    facts: BenchmarkFacts,
-    settings: BenchmarkSettings,
-    started: datetime,
-    text: str,
-) -> Record:
-    """The record of a server that could not be measured; `text` says in its first two lines what failed and why."""
-    lines = text.strip().splitlines()
-    cause = ": ".join(line.strip().rstrip(":") for line in lines[:2]) or "unknown"
-    record = _unmeasured(host, candidate, facts, settings, started)
-    return record.model_copy(update={"failure": cause, "log": tuple(lines[2:])})
-
-
-def _unmeasured(
-    host: Host, candidate: Candidate, facts: BenchmarkFacts, settings: BenchmarkSettings, started: datetime
-) -> Record:
-    profile = candidate.profile
-    return Record(
-        host=host.name,
-        profile=profile.name,
-        model=profile.model,
-        fingerprint=candidate.command.fingerprint,
-        proof=proof_of(candidate, facts),
-        family=facts.family(profile.name),
-        level=settings.depth,
-        started=started,
-        finished=datetime.now(UTC),
-        environment=_environment(Output(), candidate),
-        references=references(profile),
+def _run(host: Host, candidate: Candidate, name: str, subject: Subject, settings: BenchmarkSettings) -> str | None:
+    """Run the measuring program; the reason if it failed. It ends with the server."""
+    benchmark, level = candidate.profile.benchmark, settings.depth
+    planned = File(
+        f"{subject.directory}/plan.json", json.dumps(plan(subject, benchmark, level, settings.round_limit))
     )
-
-
-def _run(host: Host, candidate: Candidate, name: str, planned: str, limit: int) -> str | None:
-    """Run the measuring program; the reason if it failed."""
+    run(host, f"install -d -o {USER} -g {USER} {shlex.quote(subject.directory)}")
+    for file in (PROGRAM, planned):
+        for command in write(file):
+            run(host, command)
     python = str(PurePosixPath(candidate.command.program[0]).with_name("python"))
-    command = shlex.join(["exec", python, "-P", PROGRAM.path, planned])
-    environment = {**candidate.command.environment, **ENVIRONMENT}
-    keys = {key: credentials.path(key) for key in candidate.keys}
+    job = Job(
+        name=f"benchmark-{name}",
+        command=shlex.join(["exec", python, "-P", PROGRAM.path, planned.path]),
+        environment={**candidate.command.environment, **ENVIRONMENT},
+        user=USER,
+        limit=_limit(benchmark, level, settings.round_limit),
+        credentials={key: credentials.path(key) for key in candidate.keys},
+        bound_to=candidate.unit_name,
+    )
     try:
-        run_job(host, Job(f"benchmark-{name}", command, environment, user=USER, limit=limit, credentials=keys))
+        run_job(host, job)
+    except Interrupted:
+        attempt(host, f"systemctl stop {shlex.quote(job.unit)}")  # the server may be one that stays
+        raise
+    except ConnectionLost:
+        raise
     except RemoteError as error:
         lines = str(error).strip().splitlines()
         return f"the measuring program did not end well: {lines[-1] if lines else 'it printed nothing'}"
-    return None
+    return "the server was stopped while it was measured"
+
+
+def _why_it_ended(host: Host, candidate: Candidate, before: Run) -> tuple[str, tuple[str, ...]] | None:
+    """Why the server that was measured is not there any more, and the end of its journal; None if it is."""
+    unit = candidate.unit_name
+    if last_run(host, unit) == before:
+        return None
+    return cause_and_log(f"{unit} ended while it was measured\n{why_it_failed(host, unit, before.seen)}")
 
 
 def _limit(benchmark: Benchmark, level: Level, round_limit: int) -> int:
@@ -165,25 +146,3 @@ def _fetched(host: Host, path: str) -> Output:
     packed = run(host, f"[ ! -e {shlex.quote(path)} ] || gzip -c {shlex.quote(path)} | base64 -w 0")
     text = gzip.decompress(base64.b64decode(packed)).decode() if packed.strip() else ""
     return read_output(text.splitlines(), f"host {host.name}: {path}")
-
-
-def _environment(output: Output, candidate: Candidate) -> Environment:
-    command = candidate.command
-    known = {
-        "release": PurePosixPath(command.program[0]).parent.parent.name,
-        "command": command.argv,
-        "variables": program.without_secrets(dict(command.environment)),
-    }
-    return Environment.read({**output.environment, **known}, "output of the benchmark")
-
-
-def keep(host: Host, record: Record) -> None:
-    """Write the record to `results/<host>/` and to the host. Neither is ever overwritten or removed."""
-    local = RESULTS / folder(record.host) / record.name
-    local.parent.mkdir(parents=True, exist_ok=True)
-    local.write_text(record.to_json(), encoding="utf-8")
-    for command in write(File(f"{RECORDS}/{record.name}", record.to_json())):
-        run(host, command)
-    from roles.benchmark.report import write_report  # here, because drawing takes a second to import
-
-    write_report()

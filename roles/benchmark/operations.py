@@ -11,10 +11,8 @@ from pyinfra.context import host
 from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
 from roles.benchmark.measuring import is_proven, verify
 from roles.benchmark.settings import BenchmarkSettings
-from roles.benchmark.sweep import Trial
-from roles.benchmark.sweeping import is_finished, sweep
+from roles.benchmark.sweeping import Plan, show, sweep
 from roles.serve.candidate import Candidate
-from roles.serve.declared import Declared
 from roles.serve.interruption import guarded
 
 
@@ -46,18 +44,18 @@ def _verified(
 
 
 @operation()
-def swept(tried: Sequence[Trial], declaration: Declared) -> Generator[FunctionCommand]:
+def swept(plan: Plan) -> Generator[FunctionCommand]:
     """Serve and measure each profile in turn, and end with what served before.
 
-    + tried: the profiles, in order
-    + declaration: how each would be served
+    + plan: what is tried, and what has become of it
     """
-    if is_finished(host, tried):
-        host.noop("every trial of this sweep has been made")
+    if plan.is_finished:
+        host.noop("every trial of this sweep has been made; `benchmark_again` makes them once more")
+        show(host, plan.state)
         return
-    yield FunctionCommand(_swept, (tried, declaration), {})
+    yield FunctionCommand(_swept, (plan,), {})
 
 
-def _swept(state: State, host: Host, tried: Sequence[Trial], declaration: Declared) -> bool:
+def _swept(state: State, host: Host, plan: Plan) -> bool:
     with guarded():
-        return sweep(host, tried, declaration)
+        return sweep(host, plan)

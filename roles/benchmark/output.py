@@ -4,11 +4,15 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from pydantic import JsonValue
 
 from roles.benchmark.record import Row
 from roles.refusal import Refusal
+
+COMPLETE: Final = "complete"
+"""How the output of a measurement ends that came to its end."""
 
 
 @dataclass
@@ -18,7 +22,7 @@ class Output:
     environment: dict[str, JsonValue] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     end: str | None = None
-    """`complete`, or why it ended early; None if it was ended before it could say so."""
+    """COMPLETE, or why it ended early; None if it was ended before it could say so."""
     log: tuple[str, ...] = ()
     server: dict[str, JsonValue] = field(default_factory=dict)
     """The server's `/server_info` after the last round."""

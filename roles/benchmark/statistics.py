@@ -5,10 +5,12 @@ restarted, which moves figures by more than repeats within one server differ.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, mean, median, stdev
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+Place = TypeVar("Place")
 
 RESTART_NOISE: Final[Mapping[str, float]] = {
     "output_throughput": 0.03,
@@ -122,6 +124,11 @@ def equal(one: Figure, other: Figure, noise: float) -> bool:
     return drop(larger, smaller) <= noise_band(larger, smaller, noise, comparisons=2)
 
 
+def compared(one: Figure, other: Figure, noise: float) -> int:
+    """1 if `one` is higher than `other`, -1 if it is lower, 0 if noise explains the difference."""
+    return 0 if equal(one, other, noise) else 1 if one.median > other.median else -1
+
+
 @dataclass(frozen=True)
 class Ranked:
     """A place in a ranking; those equal to the one that leads their group share its place."""
@@ -142,15 +149,11 @@ def ranking(figures: Mapping[str, Figure], noise: float, *, highest: bool = True
     return ranked
 
 
-def pareto(points: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
-    """Of each name the points that no other point beats in both coordinates; higher is better in both."""
-    everything = [point for series in points.values() for point in series]
+def pareto(series: Mapping[str, Sequence[Place]], beats: Callable[[Place, Place], bool]) -> dict[str, list[Place]]:
+    """Of each name the places that no other place beats."""
+    everything = [place for places in series.values() for place in places]
     best = {
-        name: [point for point in series if not any(_beats(other, point) for other in everything)]
-        for name, series in points.items()
+        name: [place for place in places if not any(beats(other, place) for other in everything)]
+        for name, places in series.items()
     }
     return {name: kept for name, kept in best.items() if kept}
-
-
-def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and one[0] >= other[0] and one[1] >= other[1]

@@ -1,17 +1,19 @@
 """Records and sweeps as tables for the terminal, 80 columns wide. Pure."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from roles.benchmark.comparison import pareto_set, rankings, traffics
 from roles.benchmark.gate import THROUGHPUT
 from roles.benchmark.record import Judgement, Record
 from roles.benchmark.rounds import Point
 from roles.benchmark.statistics import Figure
-from roles.benchmark.sweep import Ranking, Sweep
+from roles.benchmark.sweep import Sweep
 
 WIDTH = 80
 
@@ -21,7 +23,8 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "noted": "note"}
 def table(record: Record, *, colour: bool = False) -> str:
     """Figures by point, then every judgement with the numbers it used."""
     console = _console(colour=colour)
-    console.print(f"{record.profile} on {record.host}, {record.level}: {_outcome(record)}", style="bold")
+    ready = "" if record.startup_seconds is None else f", ready after {record.startup_seconds:.0f} s"
+    console.print(f"{record.profile} on {record.host}, {record.level}: {_outcome(record)}{ready}", style="bold")
     if record.points():
         console.print(_figures(record))
     if record.verdict is not None:
@@ -31,19 +34,27 @@ def table(record: Record, *, colour: bool = False) -> str:
     return _text(console)
 
 
-def ranking_table(sweep: Sweep, rankings: Sequence[Ranking]) -> str:
-    """What became of every trial, and who is best at what."""
+def sweep_table(sweep: Sweep, history: Sequence[Record]) -> str:
+    """What became of every trial, who is best at what, and the Pareto set. `history`: the host's records."""
     console = _console(colour=False)
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("trial", "result", "cause"):
+    for heading in ("trial", "result", "took", "cause"):
         grid.add_column(heading)
     for entry in sweep.entries:
-        grid.add_row(entry.name, entry.status, Text(entry.cause))
+        took = str(timedelta(seconds=round(entry.seconds))) if entry.seconds else ""
+        grid.add_row(entry.name, entry.status, took, Text(entry.cause))
     console.print(grid)
-    for ranking in rankings:
+    records = sweep.measured(history)
+    for ranking in rankings(records, history):
         console.print(f"\n{ranking.objective}, {ranking.unit} (a shared place: equal within noise)", style="bold")
         for place in ranking.places:
             console.print(f"  {place.place}. {place.name}  {place.figure.median:,.1f}")
+    for traffic in traffics(records):
+        console.print(f"\n{traffic}: Pareto set, tok/s for one user and for all", style="bold")
+        for name, places in pareto_set(records, history, traffic).items():
+            for one in places:
+                shown = f"{one.speed.median:,.1f} and {one.throughput.median:,.1f}"
+                console.print(f"  {name} C={one.point.concurrency}  {shown}")
     return _text(console)
 
 

@@ -46,9 +46,9 @@ def benchmark() -> None:
 def sweep() -> None:
     """Try the profiles that `sweep` and `vary` name, whatever becomes of each."""
     try:
-        tried, declaration = planned(host)
+        plan = planned(host)
     except Refusal as refusal:
         raise DeployError(f"host {host.name}: {refusal}") from None
     seen = serve_facts(host, [file.path for file in programs.FILES])
     files_in_place(name="Write the programs that units need", files=programs.FILES, seen=seen.files)
-    swept(name="Try each profile and measure it", tried=tried, declaration=declaration)
+    swept(name="Try each profile and measure it", plan=plan)

@@ -88,6 +88,17 @@ class Profile(Document):
             )
         return self
 
+    @model_validator(mode="after")
+    def _references_are_there(self) -> Self:
+        known = {reference.concurrency for reference in self.reference}
+        for floor in self.benchmark.floors:
+            if floor.share_of_reference is not None and floor.concurrency not in known:
+                raise ValueError(
+                    f"benchmark.floors: share_of_reference at concurrency {floor.concurrency} needs a `reference` of "
+                    "this profile at that concurrency, which is not inherited"
+                )
+        return self
+
 
 OWN = frozenset({"description", "reference", "findings"})
 """What a profile says of itself, and a profile that extends it does not inherit."""

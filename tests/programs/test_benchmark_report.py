@@ -9,7 +9,7 @@ import pytest
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.gate import judge
 from roles.benchmark.record import Ceiling, Environment, Prediction, Record
-from roles.benchmark.report import read_results, write_report
+from roles.benchmark.report import main, read_results, write_report
 from roles.benchmark.sweep import Entry, Sweep
 from roles.benchmark.table import table
 from tests.unit.benchmark_records import START, point, record
@@ -82,6 +82,9 @@ def markdown(results: Path) -> str:
         "floor 150.0",
         "tp 4 x ep 2 uses 4 of 8 GPUs",
         "page_size=64",
+        "2. slow (101.7 tok/s)",
+        "nothing is better for one user or for all",
+        "slower",
         "broken.json: not a whole benchmark record",
     ],
 )
@@ -151,9 +154,11 @@ def test_only_the_last_record_of_a_profile_is_compared(tmp_path: Path) -> None:
     assert [row[2] for row in history.rows] == ["100.0", "200.0"]
 
 
-def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
-    write_report(tmp_path)
-    assert "Nothing has been measured yet" in (tmp_path / "report.html").read_text()
+def test_without_results_there_is_one_sentence_and_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"results/: nothing to report yet; deploy\.py and sweep\.py leave a record"):
+        main()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_table_fits_the_terminal_and_shows_what_failed() -> None:

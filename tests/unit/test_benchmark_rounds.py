@@ -8,6 +8,7 @@ from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.client import Subject, plan
 from roles.benchmark.rounds import Level, Round, points, repeats, warm_ups
 from roles.refusal import Refusal
+from roles.serve.profile import Profile
 
 SUBJECT = Subject("http://127.0.0.1:30000", "/models/tiny", "/var/lib/slipway/benchmark/x")
 
@@ -57,6 +58,21 @@ def test_a_wrong_block_is_refused_in_one_sentence(values: dict[str, Any], senten
     assert sentence in str(refusal.value)
     assert str(refusal.value).startswith("tiny.yml: ")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("reference", [(), ({"concurrency": 8, "output_tokens_per_second": 1, "source": "x"},)])
+def test_a_share_of_a_reference_that_is_not_there_is_refused_before_anything_runs(reference: object) -> None:
+    floors = [{"traffic": "chat", "concurrency": 64, "share_of_reference": 0.9}]
+    values = {"name": "p", "description": "", "model": "m", "benchmark": {"floors": floors}}
+    with pytest.raises(Refusal) as refusal:
+        Profile.read({**values, "reference": reference}, "p.yml")
+    assert str(refusal.value) == (
+        "p.yml: benchmark.floors: share_of_reference at concurrency 64 needs a `reference` of this profile at that "
+        "concurrency, which is not inherited"
+    )
+    Profile.read(
+        {**values, "reference": ({"concurrency": 64, "output_tokens_per_second": 1, "source": "x"},)}, "p.yml"
+    )
 
 
 def test_every_round_has_a_seed_of_its_own() -> None:

@@ -116,4 +116,8 @@ def test_pareto_keeps_what_nothing_beats_in_both() -> None:
         "throughput": [(26.0, 26.0), (10.0, 800.0)],
         "none": [(4.0, 30.0)],
     }
-    assert pareto(series) == {"latency": [(65.0, 65.0)], "throughput": [(10.0, 800.0)]}
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one != other and one[0] >= other[0] and one[1] >= other[1]
+
+    assert pareto(series, beats) == {"latency": [(65.0, 65.0)], "throughput": [(10.0, 800.0)]}
