@@ -49,12 +49,12 @@ def test_bad_settings_are_refused_by_name(variables: dict[str, object], sentence
 @pytest.mark.parametrize(
     ("cores", "free", "limits", "workers"),
     [
-        (2, 22, [], 2),
+        (2, 24, [], 2),
         (2, 12, [], 1),
         (96, 850, [], 96),
         (96, 340, [], 43),
-        (128, 500, [16], 1),
-        (128, 500, [1e9, 64], 8),
+        (128, 512, [16], 1),
+        (128, 512, [1e9, 64], 8),
         (4, 24, [], 2),
     ],
 )
