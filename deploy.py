@@ -4,6 +4,7 @@ from pyinfra.context import host
 
 from inventory import target
 from roles.base.tasks import base
+from roles.benchmark.keeping import keep_failure
 from roles.benchmark.tasks import benchmark, gate
 from roles.cuda.tasks import cuda
 from roles.flash_attn.tasks import flash_attn
@@ -21,6 +22,6 @@ if target(host).has_gpus:
     flash_attn()
     collective()
 weights()
-serve(gate=gate)
+serve(gate=gate, keep_failure=keep_failure)
 benchmark()
 front()

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-ASSUMED_RATE: Final = 1e9
-"""Bytes per second read from a disk that nobody has measured: half of what one NVMe drive gives."""
+ASSUMED_RATE: Final = 0.5e9
+"""Bytes per second read from a disk that nobody has measured: what a SATA drive gives."""
 
 _READ_MARGIN: Final = 2
 """A disk shared with others, or read in small pieces, gives half of what it gave alone."""
@@ -25,37 +25,35 @@ _MINIMUM: Final = 300
 
 @dataclass(frozen=True)
 class Deadline:
-    """For the unit's TimeoutStartSec, and the sentence that explains it."""
+    """How many seconds, and the sentence that explains them."""
 
     seconds: int
     sentence: str
 
 
-def deadline(
-    bytes_to_read: int,
-    disk_rate: float | None = None,
-    *,
-    graphs: bool = True,
-    compile_kernels: bool = True,
-    override: int | None = None,
-) -> Deadline:
-    """The deadline of a start, rounded up to a whole minute.
+@dataclass(frozen=True)
+class Start:
+    """What a server has to do until it is ready."""
 
-    `bytes_to_read`: size of the weights; `disk_rate`: measured bytes per second, None if nobody measured;
-    `graphs`: CUDA graphs are captured; `compile_kernels`: the kernel cache may be empty;
-    `override`: the user's own limit in seconds, taken as it is.
-    """
-    if override is not None:
-        return Deadline(override, f"{override} s, as set")
-    rate = disk_rate or ASSUMED_RATE
-    reading = math.ceil(bytes_to_read * _READ_MARGIN / rate)
-    parts = {
-        "to start": _START,
-        f"to read {bytes_to_read / 1e9:.1f} GB at half of {rate / 1e9:.1f} GB/s "
-        f"({'measured' if disk_rate else 'assumed'})": reading,
-        "for graphs": _GRAPHS if graphs else 0,
-        "to compile kernels": _COMPILE if compile_kernels else 0,
-    }
-    seconds = math.ceil(max(sum(parts.values()), _MINIMUM) / 60) * 60
-    explained = ", ".join(f"{part} s {what}" for what, part in parts.items() if part)
-    return Deadline(seconds, f"{seconds} s: {explained}")
+    bytes_to_read: int
+    """Size of the weights."""
+    on_gpus: bool
+    """It captures CUDA graphs, and may find the cache of compiled kernels empty."""
+    limit: int | None = None
+    """The user's own, in seconds."""
+
+    def deadline(self, disk_rate: float | None = None) -> Deadline:
+        """Rounded up to a whole minute. `disk_rate`: measured bytes per second, None if nobody measured."""
+        if self.limit is not None:
+            return Deadline(self.limit, f"{self.limit} s, as set")
+        rate = disk_rate or ASSUMED_RATE
+        parts = {
+            "to start": _START,
+            f"to read {self.bytes_to_read / 1e9:.1f} GB at half of {rate / 1e9:.1f} GB/s "
+            f"({'measured' if disk_rate else 'assumed'})": math.ceil(self.bytes_to_read * _READ_MARGIN / rate),
+            "for graphs": _GRAPHS if self.on_gpus else 0,
+            "to compile kernels": _COMPILE if self.on_gpus else 0,
+        }
+        seconds = math.ceil(max(sum(parts.values()), _MINIMUM) / 60) * 60
+        explained = ", ".join(f"{part} s {what}" for what, part in parts.items() if part)
+        return Deadline(seconds, f"{seconds} s: {explained}")

@@ -15,7 +15,7 @@ from roles.refusal import Refusal, nearest
 from roles.serve import programs
 from roles.serve.candidate import Candidate
 from roles.serve.command import RESERVED, command, port_of, trusts_code
-from roles.serve.deadline import deadline
+from roles.serve.deadline import Start
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import previous
 from roles.serve.keys import names_of_keys
@@ -129,7 +129,7 @@ def _candidate(
     gpus = wish.hardware.gpus if wish.hardware else 0
     ports = [other.name for other in suitable if port_of(other, settings) == port_of(profile, settings)]
     near = neighbours(profile, suitable, gpus=gpus, same_port=ports)
-    limit = _ready_limit(profile, wish, settings)
+    start = _start(profile, wish, settings)
     text = render(
         "serve/sglang.service.j2",
         {
@@ -138,7 +138,7 @@ def _candidate(
             "neighbours": near,
             "release": release,
             "settings": settings,
-            "ready_limit": limit,
+            "ready_limit": start.deadline().seconds,
             "ready": programs.READY.path,
             "user": paths.USER,
             "on_gpus": not on_cpu(profile),
@@ -153,14 +153,13 @@ def _candidate(
         unit=File(f"{UNITS}/{unit_name(profile.name)}", text),
         neighbours=near,
         weights=weights,
-        ready_limit=limit,
+        start=start,
         address=_LOCAL.get(settings.host, settings.host),
         keys=keys,
     )
 
 
-def _ready_limit(profile: Profile, wish: Target, settings: ServeSettings) -> int:
+def _start(profile: Profile, wish: Target, settings: ServeSettings) -> Start:
     model, draft = models_of(profile, wish)
-    gpus = not on_cpu(profile)
     size = checkpoint_bytes(model) + (checkpoint_bytes(draft) if draft else 0)
-    return deadline(size, graphs=gpus, compile_kernels=gpus, override=settings.ready_limit).seconds
+    return Start(size, on_gpus=not on_cpu(profile), limit=settings.ready_limit)

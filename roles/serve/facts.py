@@ -11,13 +11,13 @@ from roles.observation import observe
 from roles.paths import CREDENTIALS
 from roles.serve.good import GOOD_HISTORY, Acceptance, acceptances
 from roles.serve.keys import KEYS
-from roles.serve.unit import UNITS, UnitState
+from roles.serve.unit import TRIED, UNITS, UnitState
 
 # One line a unit: name, enablement, state, whether its file changed since systemd read it, the running fingerprint,
 # whether its own copies of the keys are the host's.
 _UNITS_PROGRAM: Final = f"""
 same() {{ if [ -e "$1" ] || [ -e "$2" ]; then cmp -s "$1" "$2"; fi; }}
-for unit in $(cd {UNITS} && ls -d sglang-*.service); do
+for unit in $(cd {UNITS} && ls -d sglang-*.service {TRIED}/sglang-*.service | sed 's:.*/::' | sort -u); do
     eval "$(systemctl show --property=UnitFileState,ActiveState,NeedDaemonReload,MainPID "$unit")"
     fingerprint=$(tr '\\0' '\\n' < "/proc/$MainPID/environ" | sed -n 's/^SLIPWAY_FINGERPRINT=//p')
     keys=current

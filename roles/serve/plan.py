@@ -8,9 +8,8 @@ from roles.benchmark.gate import THROUGHPUT
 from roles.benchmark.record import Record
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
-from roles.serve.candidate import Candidate, is_current, outsiders, runs_as_declared
+from roles.serve.candidate import Candidate, is_current, leaving, runs_as_declared
 from roles.serve.ceiling import Load, decode_ceiling
-from roles.serve.deadline import ASSUMED_RATE
 from roles.serve.exact import Answer
 from roles.serve.memory import Estimate, estimate
 from roles.serve.parallelism import Parallelism, on_cpu
@@ -21,6 +20,9 @@ from roles.weights.model import Model
 
 START_SECONDS: Final = 45
 """Python, SGLang's imports and the ranks' meeting: 36 to 48 s measured on an idle 16-core host."""
+
+DISK_RATE: Final = 1e9
+"""Bytes per second: half of what one NVMe drive gives."""
 
 GRAPH_SECONDS: Final = 208
 """Capturing CUDA graphs, as reported for eight RTX PRO 6000."""
@@ -196,33 +198,22 @@ def changes(
         found.append(f"write {_counted(len(live.stale_files), 'unit or program', 'units and programs')}")
     if live.gone:
         found.append(f"remove {', '.join(live.gone)}")
-    leaving = _leaving(candidates, live.units)
-    found += [f"stop {unit}" for unit in leaving if unit not in {one.unit_name for one in candidates}]
+    stopping = leaving(candidates, live.units)
+    found += [f"stop {unit}" for unit in stopping if unit not in {one.unit_name for one in candidates}]
     for candidate in candidates:
         if not runs_as_declared(candidate, live.units):
-            found.append(f"{'restart' if candidate.unit_name in leaving else 'start'} {candidate.unit_name}")
+            found.append(f"{'restart' if candidate.unit_name in stopping else 'start'} {candidate.unit_name}")
     if not is_current(candidates, live.units, live.accepted):
         found.append("measure the served profile unless a record proves it, and keep it for the next boot")
-    return tuple(found), leaving
+    return tuple(found), tuple(stopping)
 
 
-def downtime(candidates: Iterable[Candidate], leaving: Sequence[str], rows: Mapping[str, Row], live: Live) -> float:
+def downtime(candidates: Iterable[Candidate], stopping: Sequence[str], rows: Mapping[str, Row], live: Live) -> float:
     """Seconds in which nothing is served: a stop, and the longest load of what has to be started."""
-    if not leaving:
+    if not stopping:
         return 0
     loads = [rows[one.profile.name].load_seconds for one in candidates if not runs_as_declared(one, live.units)]
     return STOP_SECONDS + max(loads, default=0)
-
-
-def _leaving(candidates: Sequence[Candidate], units: Mapping[str, UnitState]) -> tuple[str, ...]:
-    """Running units that are not wanted, or not as they run."""
-    unwanted = [name for name in outsiders(candidates, units) if units[name].runs]
-    changed = [
-        one.unit_name
-        for one in candidates
-        if one.unit_name in units and units[one.unit_name].runs and not runs_as_declared(one, units)
-    ]
-    return (*unwanted, *changed)
 
 
 def _estimate(profile: Profile, model: Model, draft: Model | None, hardware: Hardware | None) -> Estimate | None:
@@ -269,7 +260,7 @@ def _ceiling(
 
 def _load_seconds(profile: Profile, model: Model, draft: Model | None) -> float:
     size = checkpoint_bytes(model) + (checkpoint_bytes(draft) if draft else 0)
-    return START_SECONDS + size / ASSUMED_RATE + (0 if on_cpu(profile) else GRAPH_SECONDS)
+    return START_SECONDS + size / DISK_RATE + (0 if on_cpu(profile) else GRAPH_SECONDS)
 
 
 def _counted(number: int, one: str, several: str) -> str:

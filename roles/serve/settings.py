@@ -31,7 +31,7 @@ class ServeSettings(RoleSettings):
     environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment variables of every server on the host; a profile's own win."""
     ready_limit: int | None = Field(None, gt=0)
-    """Seconds that a server may take to get ready; computed from the size of the weights when not given."""
+    """Seconds that a server may take to get ready; by default from the weights' size and the disk's rate."""
     stop_limit: int = Field(120, gt=0)
     """Seconds that a server may take to finish running requests before it is killed."""
     prefetch: bool = True

@@ -4,7 +4,8 @@
 
 Prints a line whenever the start gets further, with the seconds passed and the LIMIT, until systemd calls the
 unit active (exit status 0) or failed (1). A server that has loaded and does not bind its port counts as failed
-too. If this program is cut off, the start goes on; run it again to follow it.
+too, and so does one that is not ready LIMIT seconds after its start began. If this program is cut off, the start
+goes on; run it again to follow it.
 """
 
 import os
@@ -12,7 +13,7 @@ import selectors
 import subprocess
 import sys
 import time
-from typing import IO
+from typing import IO, Final
 
 from roles.serve.progress import Phase, Progress
 
@@ -21,6 +22,11 @@ HEARTBEAT = 10.0
 
 BIND_LIMIT = 60.0
 """Seconds within which a loaded server binds its port; it takes less than one."""
+
+
+READY: Final = "ready"
+LATE: Final = "not ready in time"
+"""The last line printed, where that is why."""
 
 
 class Follower:
@@ -44,38 +50,40 @@ class Follower:
             self._since = time.monotonic()
             self.tell(str(self._progress))
 
-    def silence(self) -> float:
-        """Seconds until the next heartbeat is due."""
-        return max(self._told + HEARTBEAT - time.monotonic(), 0)
+    def patience(self) -> float:
+        """Seconds until the next heartbeat, or the end of all waiting, is due."""
+        return max(min(self._told + HEARTBEAT, self._began + self._limit) - time.monotonic(), 0)
 
     def beat(self) -> None:
-        if not self.silence():
+        if time.monotonic() >= self._told + HEARTBEAT:
             self.tell(str(self._progress))
 
-    def never_binds(self) -> bool:
-        return self._progress.phase is Phase.BINDING and time.monotonic() - self._since > BIND_LIMIT
+    def gives_up(self) -> str:
+        """Why it would be senseless to wait any longer; empty as long as it is not."""
+        now = time.monotonic()
+        if self._progress.phase is Phase.BINDING and now - self._since > BIND_LIMIT:
+            return f"loaded, but did not bind its port in {BIND_LIMIT:.0f} s"
+        return LATE if now >= self._began + self._limit else ""
 
     def tell(self, what: str) -> None:
         self._told = time.monotonic()
         print(f"{self._told - self._began:5.0f} s of at most {self._limit} s: {what}", flush=True)
 
 
-def follow(start: "subprocess.Popen[bytes]", journal: IO[bytes], follower: Follower) -> int:
-    """Tell what the journal says until `start` ends; its exit status, or 1 if waiting has become senseless."""
+def follow(start: "subprocess.Popen[bytes]", journal: IO[bytes], follower: Follower) -> str:
+    """Tell what the journal says until `start` ends, or waiting has become senseless; what came of it."""
     with selectors.DefaultSelector() as selector:
         selector.register(journal, selectors.EVENT_READ)
         selector.register(os.pidfd_open(start.pid), selectors.EVENT_READ)
         while start.poll() is None:
-            for key, _ in selector.select(follower.silence()):
+            for key, _ in selector.select(follower.patience()):
                 if key.fileobj is journal and not hear(journal, follower):
                     selector.unregister(journal)
             follower.beat()
-            if follower.never_binds():
-                follower.tell(f"loaded, but did not bind its port in {BIND_LIMIT:.0f} s")
+            if reason := follower.gives_up():
                 start.terminate()
-                start.wait()
-                return 1
-    return 1 if start.returncode else 0
+                return reason
+    return "failed" if start.returncode else READY
 
 
 def hear(journal: IO[bytes], follower: Follower) -> bool:
@@ -105,11 +113,11 @@ def main(arguments: list[str]) -> int:
         follower = Follower(began, int(limit))
         try:
             with subprocess.Popen(["systemctl", "start", unit]) as start:
-                status = follow(start, journal.stdout, follower)
+                outcome = follow(start, journal.stdout, follower)
         finally:
             journal.terminate()
-    follower.tell("failed" if status else "ready")
-    return status
+    follower.tell(outcome)
+    return 0 if outcome == READY else 1
 
 
 if __name__ == "__main__":

@@ -15,16 +15,18 @@ from roles.remote import RemoteError, attempt, run
 from roles.serve import programs
 from roles.serve.candidate import Candidate
 from roles.serve.command import served_name
+from roles.serve.deadline import Deadline
 from roles.serve.failure import explain
 from roles.serve.good import GOOD, GOOD_HISTORY, Acceptance
 from roles.serve.keys import API_KEY
-from roles.serve.unit import UNITS
+from roles.serve.start import LATE
+from roles.serve.unit import TRIED, UNITS
 
 RELEASE_LIMIT: Final = 60
 """Seconds that a driver may take to give the memory of ended processes back."""
 
-
 LAST_FAILURE: Final = f"{STATE}/last-failure.txt"
+"""Marks a host that does not serve what was declared; `tests/host` shows it."""
 
 
 class SwitchError(RuntimeError):
@@ -32,7 +34,7 @@ class SwitchError(RuntimeError):
 
 
 def check_port(host: Host, candidate: Candidate, leaving: Iterable[str]) -> None:
-    """The port is held by nobody but the units that are about to be stopped.
+    """The port is held by nobody but the candidate's own unit and those that are about to be stopped.
 
     SGLang loads everything before it binds its port, and hangs for ever when that is taken.
     """
@@ -47,11 +49,40 @@ for pid in $pids; do
 done"""
     for line in run(host, program).splitlines():
         unit, pid, command = line.split(" ", 2)
-        if unit not in set(leaving):
+        if unit not in {candidate.unit_name, *leaving}:
             where = f"process {pid} ({command.strip()})" + ("" if unit == "-" else f" of {unit}")
             raise SwitchError(
                 f"port {candidate.command.port} is held by {where}; stop it, or give the profile another port"
             )
+
+
+def check_deadline(host: Host, candidate: Candidate) -> Deadline:
+    """The time that the unit gives a start suffices for its disk. Returns the time that this disk needs."""
+    deadline = candidate.start.deadline(_disk_rate(host, candidate))
+    given = candidate.start.deadline()
+    if deadline.seconds > given.seconds:
+        raise SwitchError(
+            f"{candidate.profile.name} may take longer to start than the {given.seconds} s that it is given, as its "
+            f"disk is slow: {deadline.sentence}; set `serve_ready_limit: {deadline.seconds}`"
+        )
+    return deadline
+
+
+def _disk_rate(host: Host, candidate: Candidate) -> float | None:
+    """Bytes per second at which the disk gives the weights; None where it cannot be told, or they are too few.
+
+    A part of the largest file is read past the page cache, for 10 s at the most.
+    """
+    if candidate.start.limit is not None:
+        return None
+    program = f"""
+cd {shlex.quote(candidate.weights)} || exit 0
+file=$(find -L . -name '*.safetensors' -size +64M -printf '%s %p\\n' | sort -n | tail -n 1)
+[ -n "$file" ] || exit 0
+LC_ALL=C timeout --signal=INT 10 dd if="${{file#* }}" of=/dev/null iflag=direct bs=16M count=64 2>&1 \
+    | awk '/ copied, / {{ print $1 / $(NF - 3) }}'"""
+    rate = run(host, program).strip()
+    return float(rate) if rate else None
 
 
 def prefetch(host: Host, candidate: Candidate) -> None:
@@ -61,7 +92,7 @@ def prefetch(host: Host, candidate: Candidate) -> None:
 cd {shlex.quote(candidate.weights)} || exit 0
 memory() {{ awk -v name="$1:" '$1 == name {{ print $2 }}' /proc/meminfo; }}
 free=$((($(memory MemAvailable) - $(memory MemTotal) / 10) * 1024))
-find . -name '*.safetensors' -printf '%s %p\\n' | sort -rn | while read -r size file; do
+find -L . -name '*.safetensors' -printf '%s %p\\n' | sort -rn | while read -r size file; do
     [ "$free" -gt "$size" ] || break
     free=$((free - size))
     cat "$file" > /dev/null
@@ -124,17 +155,19 @@ def accept(host: Host, candidates: Sequence[Candidate], others: Sequence[str]) -
     run(
         host,
         f"""
-install -d {GOOD} && touch {GOOD_HISTORY} && {_copy(units, UNITS, GOOD)} &&
-{_enable_only(units, others)} &&
+install -d {GOOD} && touch {GOOD_HISTORY} && {_copy(units, TRIED, UNITS)} && {_copy(units, UNITS, GOOD)} &&
+{_END_TRIAL} && {_enable_only(units, others)} &&
 {record} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} {GOOD}/* && rm -f {LAST_FAILURE} &&
 find {GOOD} -type f {others_kept} -delete""",
     )
 
 
 def put_back(host: Host, units: Sequence[str]) -> None:
-    """The unit files of these units as they were when they were accepted."""
-    if units:
-        run(host, f"{_copy(units, GOOD, UNITS)} && systemctl daemon-reload")
+    """The unit files of these units as they were when they were accepted; nothing is tried any more."""
+    run(host, f"{_copy(units, GOOD, UNITS)} && {_END_TRIAL}")
+
+
+_END_TRIAL: Final = f"rm -f {TRIED}/sglang-*.service && systemctl daemon-reload"
 
 
 def enable_only(host: Host, units: Sequence[str], others: Sequence[str]) -> None:
@@ -148,39 +181,59 @@ def _enable_only(units: Sequence[str], others: Sequence[str]) -> str:
 
 
 def _copy(units: Sequence[str], source: str, target: str) -> str:
-    """A program that copies what differs by a rename each, so that a full disk or a crash leaves the old file."""
+    """A program that copies what is there and differs, each by a rename: a crash or a full disk leaves the old."""
     return f"""for unit in {shlex.join(units)}; do
-    cmp -s {source}/$unit {target}/$unit && continue
+    [ ! -e {source}/$unit ] || cmp -s {source}/$unit {target}/$unit && continue
     cp --preserve=mode {source}/$unit {target}/.$unit.new && mv {target}/.$unit.new {target}/$unit || exit 1
 done"""
 
 
-def start(host: Host, candidate: Candidate) -> None:
-    """Start the candidate's unit as declared, and wait until it answers."""
+def start(host: Host, candidate: Candidate, deadline: Deadline | None = None) -> None:
+    """Start the candidate's unit as declared, and wait until it answers; what a boot would start stays as it is."""
+    deadline = deadline or candidate.start.deadline()
+    for command in write(File(f"{TRIED}/{candidate.unit_name}", candidate.unit.content)):
+        run(host, command)
     run(host, "systemctl daemon-reload")
-    start_unit(host, candidate.unit_name)
+    host.log(f"starting {candidate.unit_name}, within {deadline.sentence}")
+    _follow(host, candidate.unit_name, str(deadline.seconds))
 
 
 def start_unit(host: Host, unit: str) -> None:
-    """Start a unit and follow it until its server answers. Raises SwitchError with the reason why it never will."""
+    """Start a unit as it is, or join its start under way, and wait until it answers, as long as its file says."""
     host.log(f"starting {unit}")
-    since = run(host, f"systemctl reset-failed {unit} 2>/dev/null; date +%s.%N").strip()
-    limit = f"$(sed -n 's/^TimeoutStartSec=//p' {UNITS}/{unit})"
-    started, _ = attempt(host, f'{programs.START} {unit} "{limit}"', show=True)
+    _follow(host, unit, f"$(systemctl cat {unit} | sed -n 's/^TimeoutStartSec=//p' | tail -n 1)")
+
+
+def _follow(host: Host, unit: str, limit: str) -> None:
+    """Start a unit and follow it until its server answers. Raises SwitchError with the reason why it never will."""
+    # A start under way began before now.
+    began = f"""
+systemctl reset-failed {unit} 2>/dev/null
+case $(systemctl show --property=ActiveState --value {unit}) in
+activating) date +%s.%N -d "$(systemctl show --timestamp=us+utc --property=InactiveExitTimestamp --value {unit})" ;;
+*) date +%s.%N ;;
+esac"""
+    since = run(host, began).strip()
+    started, told = attempt(host, f'{programs.START} {unit} "{limit}"', show=True)
     if not started:
-        reason = why_it_failed(host, unit, since)
+        reason = why_it_failed(host, unit, since, late=told.endswith(LATE))
         attempt(host, f"systemctl stop {unit}")  # or it would start for ever
         raise SwitchError(f"{unit} did not start\n{reason}")
 
 
-def why_it_failed(host: Host, unit: str, since: str) -> str:
-    """The cause that the journal shows, and the journal's end. `since`: seconds of the host's clock."""
+def why_it_failed(host: Host, unit: str, since: str, *, late: bool = False) -> str:
+    """The cause that the journal shows, and the journal's end.
+
+    `since`: seconds of the host's clock; `late`: nobody waits for it any longer.
+    """
     _, status = attempt(host, f"systemctl show --property=Result,ExecMainStatus {unit}")
     _, journal = attempt(host, f"journalctl --sync; journalctl --unit={unit} --since=@{since} --output=cat")
     shown = dict(line.split("=", 1) for line in status.splitlines() if "=" in line)
     exit_status = shown.get("ExecMainStatus", "")
     explanation = explain(
-        journal, result=shown.get("Result", ""), exit_status=int(exit_status) if exit_status.isdigit() else None
+        journal,
+        result="timeout" if late else shown.get("Result", ""),
+        exit_status=int(exit_status) if exit_status.isdigit() else None,
     )
     return f"{explanation}\nthe end of its journal:\n{_last_lines(journal)}"
 

@@ -13,31 +13,29 @@ from roles.serve import programs
 from roles.serve.declared import declared, wanted_names
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.keys import declared_keys
-from roles.serve.operations import served, stopped, units_read, units_removed
+from roles.serve.operations import served, stopped, units_in_place, units_removed
 from roles.serve.settings import ServeSettings
-from roles.serve.switch import Gate
-from roles.serve.unit import UNITS
+from roles.serve.switch import Gate, KeepFailure
 
 
 @deploy("serve")
-def serve(gate: Gate) -> None:
+def serve(gate: Gate, keep_failure: KeepFailure) -> None:
     """Put the units in place and switch to the wanted profiles, each of which must pass `gate`."""
     settings, declaration = ServeSettings.of(host), declared(host)
-    units = [candidate.unit for candidate in declaration.candidates.values()]
-    files = [*programs.FILES, *units]
-    seen = serve_facts(host, [file.path for file in files])
+    units = {candidate.unit_name: candidate.unit for candidate in declaration.candidates.values()}
+    seen = serve_facts(host, [file.path for file in [*programs.FILES, *units.values()]])
     try:
         running = settings.state == "running"
         wanted = declaration.wanted(wanted_names(host, seen), host.name) if running else []
         changed = _changed_keys(settings, seen)
     except Refusal as refusal:
         raise DeployError(str(refusal)) from None
-    different = any(
-        seen.files.get(file.path) is None or seen.files[file.path].sha256 != file.sha256 for file in units
+    booted = {name for name, unit in seen.units.items() if unit.enabled}
+    files_in_place(name="Write the programs", files=programs.FILES, seen=seen.files)
+    units_in_place(
+        name="Write the units", units=[unit for name, unit in units.items() if name not in booted], seen=seen
     )
-    files_in_place(name="Write programs and units", files=files, seen=seen.files)
     credentials_in_place(name="Write the keys", changed=changed)
-    units_read(name="Let systemd read the units", needed=different or any(unit.stale for unit in seen.units.values()))
     if not running:
         stopped(name="Serve nothing", units=seen.units)
     else:
@@ -46,10 +44,16 @@ def serve(gate: Gate) -> None:
             candidates=wanted,
             seen=_with_old_keys(seen) if changed else seen,
             gate=gate,
+            keep_failure=keep_failure,
             prefetch=settings.prefetch,
         )
-    gone = sorted({f"{UNITS}/{name}" for name in seen.units} - {unit.path for unit in units})
-    units_removed(name="Remove the units of profiles that are gone", paths=gone)
+    # Written before the switch, they would be started unproven by a boot after a power failure.
+    units_in_place(
+        name="Write the units that a boot starts",
+        units=[unit for name, unit in units.items() if name in booted],
+        seen=seen,
+    )
+    units_removed(name="Remove the units of profiles that are gone", names=sorted(seen.units.keys() - units.keys()))
 
 
 def _changed_keys(settings: ServeSettings, seen: ServeFacts) -> list[Credential]:

@@ -8,6 +8,9 @@ from roles.serve.profile import Profile
 
 UNITS: Final = "/etc/systemd/system"
 
+TRIED: Final = "/run/systemd/system.control"
+"""Where systemd looks first, and what a reboot forgets: a unit stands here from its start until it is accepted."""
+
 
 def unit_name(profile: str) -> str:
     """The unit that serves a profile."""
@@ -31,6 +34,10 @@ class UnitState:
     def serves(self, fingerprint: str) -> bool:
         """Whether its process is the one of this fingerprint, with the keys of today, and answers."""
         return self.active == "active" and self.fingerprint == fingerprint and self.keys_current
+
+    def starts(self, fingerprint: str) -> bool:
+        """Whether its process is the one of this fingerprint, with the keys of today, and does not answer yet."""
+        return self.active == "activating" and self.fingerprint == fingerprint and self.keys_current
 
     @property
     def runs(self) -> bool:
@@ -59,7 +66,7 @@ class Neighbours:
 
 
 def neighbours(profile: Profile, others: Iterable[Profile], *, gpus: int, same_port: Iterable[str]) -> Neighbours:
-    """Which units conflict with that of `profile` on a host with so many GPUs (0: the CPU is shared by all)."""
+    """Which units conflict with that of `profile` on a host with so many GPUs; a CPU can be shared."""
     ports = set(same_port)
     conflicting = sorted(
         unit_name(other.name)
@@ -72,4 +79,4 @@ def neighbours(profile: Profile, others: Iterable[Profile], *, gpus: int, same_p
 
 
 def _gpus(profile: Profile, gpus: int) -> set[int]:
-    return set(range(max(gpus, 1))) if profile.gpus == "all" else set(profile.gpus)
+    return set(range(gpus)) if profile.gpus == "all" else set(profile.gpus)

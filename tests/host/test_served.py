@@ -20,6 +20,7 @@ from roles.serve.declared import Declared, declared
 from roles.serve.good import GOOD_HISTORY, acceptances, accepted
 from roles.serve.keys import API_KEY
 from roles.serve.settings import ServeSettings
+from roles.serve.steps import LAST_FAILURE
 
 EXPOSURE: Final = 3.0
 """The worst that `systemd-analyze security` may say of a unit, of 10."""
@@ -70,7 +71,8 @@ def test_exactly_the_wanted_units_run_and_start_at_boot(host: Host, candidates: 
         "systemctl list-units --plain --no-legend --state=active,activating 'sglang-*.service'"
     )
     enabled = host.check_output("systemctl list-unit-files --no-legend --state=enabled 'sglang-*.service'")
-    assert {line.split()[0] for line in running.splitlines()} == wanted
+    failed = host.run("cat %s", LAST_FAILURE).stdout
+    assert {line.split()[0] for line in running.splitlines()} == wanted, failed
     assert {line.split()[0] for line in enabled.splitlines()} == wanted
 
 

@@ -14,6 +14,7 @@ from pyinfra.api.deploy import deploy
 from inventory import load
 from inventory.variables import SETTINGS
 from roles.base.tasks import base
+from roles.benchmark.keeping import keep_failure
 from roles.benchmark.tasks import benchmark, gate
 from roles.front.tasks import front
 from roles.jobs import Job, _start_and_follow
@@ -96,7 +97,7 @@ def evil_variables() -> dict[str, Any]:
 
 def test_some_variables_take_such_text() -> None:
     """Or the next tests would prove nothing."""
-    assert {"serve_environment", "sglang_uv_cache", "weights_root", "weights_token_file"} <= evil_variables().keys()
+    assert {"serve_environment", "sglang_uv_cache", "weights_root"} <= evil_variables().keys()
 
 
 @deploy("everything")
@@ -104,7 +105,7 @@ def everything() -> None:
     base()
     sglang()
     weights()
-    serve(gate=gate)
+    serve(gate=gate, keep_failure=keep_failure)
     benchmark()
     front()
 
@@ -153,7 +154,17 @@ def deployed(
         "uv",
         "state",
     )
-    more = ("user", "directories", "release", "records", "gpus", "certificate", "enabled", "checkpoints")
+    more = (
+        "user",
+        "directories",
+        "distribution",
+        "release",
+        "records",
+        "gpus",
+        "certificate",
+        "enabled",
+        "checkpoints",
+    )
     lines = [f"::observed:: {name}" for name in (*names, *more)]
     known = ["::observed:: apt", "/usr/bin/apt-get", "::observed:: machine", "x86_64"]
     known += ["::observed:: user", "sglang:x:999:999::/:/usr/sbin/nologin"]

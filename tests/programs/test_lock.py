@@ -11,7 +11,6 @@ from roles.lock import check_lock, lock_program
 from roles.paths import RUNTIME
 from roles.refusal import Refusal
 
-
 Program = Callable[..., str]
 
 

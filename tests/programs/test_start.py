@@ -88,6 +88,15 @@ def test_a_server_that_has_loaded_and_never_binds_is_given_up(
     assert "loaded, but did not bind its port" in capfd.readouterr().out
 
 
+def test_a_server_that_is_not_ready_within_the_limit_of_its_own_start_is_given_up(
+    systemd: Systemd, capfd: pytest.CaptureFixture[str]
+) -> None:
+    systemd.will(log="Load weight begin. avail mem=1 GB\n", until="never", state="activating", began=0)
+
+    assert start.main(["sglang-x.service", "1"]) == 1
+    assert capfd.readouterr().out.endswith(f"of at most 1 s: {start.LATE}\n")
+
+
 def test_a_new_phase_is_told_though_the_journal_arrives_in_pieces(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

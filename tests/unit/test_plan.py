@@ -12,6 +12,7 @@ from roles.files import File
 from roles.preflight.hardware import Hardware
 from roles.serve.candidate import Candidate
 from roles.serve.command import Command
+from roles.serve.deadline import Start
 from roles.serve.exact import Answer
 from roles.serve.memory import Verdict
 from roles.serve.plan import Choice, Exact, Live, Plan, Row, best, changes, downtime, row
@@ -115,7 +116,7 @@ def candidate(name: str, fingerprint_of: str = "") -> Candidate:
         unit=File(f"/etc/systemd/system/{unit_name(name)}", ""),
         neighbours=Neighbours((), ()),
         weights="/w",
-        ready_limit=600,
+        start=Start(0, on_gpus=False),
     )
 
 

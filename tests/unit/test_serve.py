@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from pyinfra.api.config import Config
+from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from inventory import found, load
+from inventory import found, load, target
 from roles.refusal import Refusal
-from roles.serve.candidate import Candidate, is_current, outsiders
+from roles.serve.candidate import Candidate, is_current, leaving, outsiders
 from roles.serve.declared import Declared, declared
 from roles.serve.good import Acceptance, acceptances, accepted, previous
 from roles.serve.unit import UnitState, argument, quoted
@@ -20,10 +21,14 @@ from tests.unit.shipped import ROOT, rtx_pro_6000_x8
 UNITS = Path(__file__).parent / "data/units"
 
 
-def declaration(inventory: str, **data: object) -> Declared:
+def only_host(inventory: str, **data: object) -> Host:
     loaded = load(str(ROOT / inventory), data)
     State(loaded, Config())
-    return declared(next(iter(loaded)))
+    return next(iter(loaded))
+
+
+def declaration(inventory: str, **data: object) -> Declared:
+    return declared(only_host(inventory, **data))
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +113,7 @@ def test_a_model_that_brings_code_is_the_only_reason_to_run_it(gpu_host: Declare
 
 
 def test_gpus_that_nobody_declared_are_those_that_the_host_was_seen_to_have() -> None:
-    loaded = load(str(ROOT / "inventory/examples"), {"hardware": None})
-    State(loaded, Config())
-    host = next(iter(loaded))
+    host = only_host("inventory/examples", hardware=None)
     assert "not known" in declared(host).unsuitable["k26-tp8"][0]
     found(host, rtx_pro_6000_x8())
     assert "k26-tp8" in declared(host).candidates
@@ -173,6 +176,32 @@ def test_a_host_is_current_only_if_what_runs_is_declared_enabled_and_accepted(la
     assert not any(is_current([wanted], units, fingerprints(wanted)) for units in wrong)
     assert not is_current([wanted], right, {})
     assert not is_current([wanted], right, fingerprints(wanted, other))
+
+
+def test_what_runs_otherwise_must_stop_but_not_a_start_of_the_declared_server(lab: Declared) -> None:
+    wanted, other = lab.candidates["tiny-tp1"], lab.candidates["tiny-tp2"]
+
+    def units(**changes: object) -> dict[str, UnitState]:
+        return {wanted.unit_name: seen(wanted, **changes), other.unit_name: seen(other, active="inactive")}
+
+    assert leaving([wanted], units()) == []
+    assert leaving([wanted], units(active="activating")) == []
+    assert leaving([wanted], units(active="activating", fingerprint=None)) == [wanted.unit_name]
+    assert leaving([wanted], units(active="activating", keys_current=False)) == [wanted.unit_name]
+    assert leaving([wanted], units(active="deactivating")) == [wanted.unit_name]
+    assert leaving([other], units()) == [wanted.unit_name]
+
+
+def test_two_profiles_share_a_cpu_but_no_port() -> None:
+    host = only_host("inventory/lab.yml")
+    one = target(host).profiles["tiny-tp1"]
+
+    def ports(port: int) -> Declared:
+        return declared(host, {"b": one.model_copy(update={"name": "b", "server": {**one.server, "port": port}})})
+
+    ports(30001).wanted(("tiny-tp1", "b"), "box")
+    with pytest.raises(Refusal, match=r"tiny-tp1 would use the GPUs or port of sglang-b\.service"):
+        ports(30000).wanted(("tiny-tp1", "b"), "box")
 
 
 def test_whatever_else_runs_or_would_start_at_boot_is_an_outsider(lab: Declared) -> None:
