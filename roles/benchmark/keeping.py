@@ -11,7 +11,7 @@ from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
 from roles.benchmark.gate import judge
 from roles.benchmark.program import without_secrets
 from roles.benchmark.record import Environment, Record, proof
-from roles.benchmark.results import RESULTS, folder
+from roles.benchmark.results import RESULTS, folder, write_whole
 from roles.benchmark.settings import BenchmarkSettings
 from roles.files import File, write
 from roles.paths import RECORDS
@@ -64,9 +64,7 @@ def environment(candidate: Candidate, seen: Mapping[str, JsonValue]) -> Environm
 
 def keep(host: Host, record: Record) -> None:
     """Write the record to `results/<host>/` and to the host. Neither is ever overwritten or removed."""
-    local = RESULTS / folder(record.host) / record.name
-    local.parent.mkdir(parents=True, exist_ok=True)
-    local.write_text(record.to_json(), encoding="utf-8")
+    write_whole(RESULTS / folder(record.host) / record.name, record.to_json())
     for command in write(File(f"{RECORDS}/{record.name}", record.to_json())):
         run(host, command)
     from roles.benchmark.report import write_report  # here, because drawing takes a second to import

@@ -171,16 +171,19 @@ class Record(Document):
     environment: Environment = Environment()
     rows: tuple[Row, ...] = ()
     failure: str | None = None
-    """Why there was nothing to measure: the cause, in one sentence."""
+    """Why the server could not be measured: the cause, in one sentence."""
     log: tuple[str, ...] = ()
     """The last lines of the server's or the client's log, where there was a failure."""
     memory: dict[str, FiniteFloat] = Field(default_factory=dict)
-    """Per GPU, as the server reports it, of the rank that has most: GiB, and tokens of the KV cache."""
+    """Per GPU, as the server reports it, of the rank that has most: GiB, and tokens of the KV cache.
+
+    Weights are without those of a draft model.
+    """
     prediction: Prediction | None = None
     references: dict[int, FiniteFloat] = Field(default_factory=dict)
     """The profile's reference results: output tokens per second by concurrency."""
     startup_seconds: FiniteFloat | None = None
-    """From start to ready, where it was a start of Slipway's."""
+    """From the server's start to its first answer."""
     verdict: Verdict | None = None
 
     @classmethod

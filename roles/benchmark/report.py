@@ -16,7 +16,7 @@ from jinja2 import FileSystemLoader, StrictUndefined
 from roles.benchmark.comparison import Ranking, Tradeoff, pareto_set, rankings, traffics
 from roles.benchmark.record import Record
 from roles.benchmark.report_charts import Chart, ablation, history, latency, pareto, throughput
-from roles.benchmark.results import RESULTS, readable
+from roles.benchmark.results import RESULTS, readable, write_whole
 from roles.benchmark.sweep import Sweep
 
 
@@ -43,6 +43,8 @@ class Host:
     sweeps: Sequence[Trials]
     """The newest first."""
     charts: Sequence[Chart]
+    memory: Sequence[tuple[str, str, float, float | None]]
+    """Profile, what of its memory, predicted, and reported by the server; per GPU, in GiB or tokens."""
     environment: Sequence[tuple[str, Sequence[tuple[str, bool]]]]
     """Each property with its value for each of `latest`; True where it is not the value of the first."""
 
@@ -61,9 +63,7 @@ def write_report(results: Path = RESULTS) -> Report:
     """Write both forms of the report next to the records, if there is anything to tell."""
     report = read_results(results)
     for template, name in (("report.html.j2", "report.html"), ("report.md.j2", "report.md")) if report else ():
-        new = results / f".{name}.new"
-        new.write_text(_templates().get_template(template).render(report=report), encoding="utf-8")
-        new.replace(results / name)
+        write_whole(results / name, _templates().get_template(template).render(report=report))
     return report
 
 
@@ -114,6 +114,11 @@ def _host(name: str, records: Sequence[Record], sweeps: Sequence[Sweep]) -> Host
                 )
             ),
             *history(records),
+        ],
+        memory=[
+            (profile, name, predicted, record.memory.get(name))
+            for profile, record in latest.items()
+            for name, predicted in (record.prediction.memory if record.prediction else {}).items()
         ],
         environment=_environment(list(latest.values())),
     )

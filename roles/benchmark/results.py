@@ -17,6 +17,14 @@ def folder(host: str) -> str:
     return host.replace("/", "_")
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file by a rename, so that nobody ever meets half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
+
+
 def readable(paths: Iterable[Path], read: Callable[[str, str], Kept]) -> tuple[list[Kept], list[str]]:
     """What `read` makes of each file, in the order of their names, and why the others cannot be read."""
     kept, unreadable = [], []

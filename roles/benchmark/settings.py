@@ -16,7 +16,8 @@ class BenchmarkSettings(RoleSettings):
     level: Literal["quick", "full", "off"] = "full"
     """`quick` leaves out what no floor or limit asks for and sends half the requests; `off` measures nothing."""
     again: bool = False
-    """Measure although an accepted record proves this server: every such record makes the noise band truer."""
+    """Measure although an accepted record proves this server, and make a finished sweep once more: every record
+    makes the noise band truer."""
     round_limit: int = Field(1800, ge=10)
     """Seconds after which one round of requests counts as stalled and ends the measurement."""
     sweep_mode: Mode = "ablation"

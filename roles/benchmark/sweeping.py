@@ -14,7 +14,7 @@ from roles.benchmark.facts import benchmark_facts
 from roles.benchmark.keeping import keep_failure, proof_of
 from roles.benchmark.measuring import verify
 from roles.benchmark.record import Record
-from roles.benchmark.results import RESULTS, folder, readable
+from roles.benchmark.results import RESULTS, folder, readable, write_whole
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Entry, Sweep, sweep_key, what_came_of
 from roles.benchmark.trials import Trial, trials
@@ -179,11 +179,7 @@ def _latest(host: Host, key: str) -> Sweep | None:
 
 
 def _save(host: Host, state: Sweep) -> None:
-    path = _folder(host) / state.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(state.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    new.replace(path)
+    write_whole(_folder(host) / state.name, state.model_dump_json(indent=1) + "\n")
 
 
 def _folder(host: Host) -> Path:

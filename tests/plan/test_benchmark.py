@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from pyinfra.context import host
 
 from inventory import SiteInventory
 from inventory.site import Site
+from roles.benchmark import measuring
 from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
-from roles.benchmark.measuring import proof_of
+from roles.benchmark.facts import Run as RunOfUnit
+from roles.benchmark.keeping import proof_of
 from roles.benchmark.operations import verified
 from roles.benchmark.record import Record
 from roles.benchmark.rounds import points
@@ -25,6 +28,7 @@ from roles.files import File
 from roles.paths import RECORDS
 from roles.serve.candidate import Candidate
 from roles.serve.command import Command
+from roles.serve.deadline import Start
 from roles.serve.profile import Profile
 from roles.serve.unit import Neighbours
 from roles.weights.model import Model
@@ -52,10 +56,17 @@ CANDIDATE = Candidate(
     unit=File("/etc/systemd/system/sglang-tiny.service", ""),
     neighbours=Neighbours((), ()),
     weights="/srv/models/tiny",
-    ready_limit=60,
+    start=Start(0, on_gpus=False),
 )
 PROOF = proof_of(CANDIDATE, BenchmarkFacts([], ()))
 (POINT,) = points(PROFILE.benchmark, "full")
+
+
+RUNNING = """\
+1793750400.5
+ActiveState=active
+InactiveExitTimestampMonotonic=1000000
+ActiveEnterTimestampMonotonic=24500000"""
 
 
 def observed(**programs: str) -> str:
@@ -77,6 +88,7 @@ def responses(rate: float = 100, records: str = "", files: Mapping[str, str] | N
         "::observed:: records": observed(records=records, gpus=""),
         "::observed:: 2": observed(**(files or {})),
         "output.jsonl": packed(output(rate)),
+        "ActiveEnterTimestampMonotonic": RUNNING,
         "uname -s": "Linux",
     }
 
@@ -117,11 +129,13 @@ def test_a_server_without_a_record_is_measured_and_the_record_kept_on_both_sides
     (one,) = kept(tmp_path)
     assert one.accepted
     assert one.proof == PROOF
+    assert one.startup_seconds == 23.5
     assert any(f"{RECORDS}/{one.name}" in command for command in outcome.commands)
     (job,) = [command for command in outcome.commands if "systemd-run" in command]
     assert "exec /opt/slipway/releases/x/bin/python -P /opt/slipway/benchmark.py" in job
     assert "--uid=sglang" in job
     assert "HF_HUB_OFFLINE=1" in job
+    assert "BindsTo=sglang-tiny.service" in job
     assert (tmp_path / "results" / "report.html").exists()
 
 
@@ -181,6 +195,32 @@ def test_a_measurement_that_was_cut_off_fails_with_its_cause(run: Any, tmp_path:
     (one,) = kept(tmp_path)
     assert one.failure is not None
     assert one.failure.startswith("the measuring program did not end well")
+
+
+def test_a_server_that_dies_while_it_is_measured_is_explained_by_its_journal(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = RunOfUnit("active", 1, 2, "1793750400.5")
+    runs = iter([alive, replace(alive, state="activating", began=3)])
+    monkeypatch.setattr(measuring, "last_run", lambda *_: next(runs))
+    journal = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 672.00 MiB."
+    answers = {"journalctl --sync": journal, **responses()}
+    answers["output.jsonl"] = packed(output(100).replace('"complete"', '"the client ended: ConnectionError"'))
+    with pytest.raises(PyinfraError):
+        run(answers)
+    (one,) = kept(tmp_path)
+    assert one.failure is not None
+    assert one.failure.startswith("sglang-tiny.service ended while it was measured: out of ")
+    assert journal in one.log[-1]
+
+
+def test_a_server_that_is_stopped_while_it_is_measured_proves_nothing(run: Any, tmp_path: Path) -> None:
+    """The measuring program ends with the unit, which systemd takes for a success."""
+    answers = responses()
+    answers["output.jsonl"] = packed(output(100).rpartition("\n")[0])
+    with pytest.raises(PyinfraError):
+        run(answers)
+    assert kept(tmp_path)[0].failure == "the server was stopped while it was measured"
 
 
 def test_no_secret_of_the_servers_environment_is_kept(run: Any, tmp_path: Path) -> None:

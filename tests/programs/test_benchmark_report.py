@@ -30,7 +30,9 @@ def judged(profile: str, rate: float, day: int = 0, torch: str = "2.14.1") -> Re
     measured = record(series, day=day, profile=profile, p95_ttft_ms=100.0, p95_tpot_ms=60.0).model_copy(
         update={
             "references": {8: 577.8},
-            "prediction": Prediction(ceilings=(ceiling,)),
+            "prediction": Prediction(memory={"weights_gib": 72.53}, ceilings=(ceiling,)),
+            "memory": {"weights_gib": 72.61},
+            "startup_seconds": 83.2,
             "environment": Environment(packages={"torch": torch}, command=("sglang", "serve", "--tp-size", "8")),
         }
     )
@@ -82,6 +84,9 @@ def markdown(results: Path) -> str:
         "floor 150.0",
         "tp 4 x ep 2 uses 4 of 8 GPUs",
         "page_size=64",
+        "72.53",
+        "72.61",
+        "0:01:23",
         "2. slow (101.7 tok/s)",
         "nothing is better for one user or for all",
         "slower",
@@ -116,6 +121,13 @@ def test_charts_take_the_pages_colours_and_can_be_searched(html: str) -> None:
         assert "var(--ink)" in chart
         assert "<text" in chart
         assert not re.search(r"(?:fill|stroke): #(?!none)[0-9a-f]{6}", chart)
+
+
+def test_references_and_ceilings_are_lines_of_their_own(html: str) -> None:
+    throughput = html[html.index("<h3>Throughput, chat</h3>") :]
+    chart = throughput[: throughput.index("</svg>")]
+    for label in ("fast reference", "fast ceiling", "slow reference"):
+        assert label in chart
 
 
 def test_every_chart_is_described_and_every_wide_table_reachable_by_keyboard(html: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.record import Name, Record, migrated, proof, proven
+from roles.benchmark.sweep import Entry, Sweep
+from roles.documents import Document
 from roles.refusal import Refusal
 from tests.unit.benchmark_records import point, record
 
@@ -126,6 +129,12 @@ def test_a_proof_changes_with_server_machine_demands_and_references() -> None:
     }
     assert len(proofs) == 5
     assert proof("f", "H200, 580", Benchmark.read({}, "x"), {}) in proofs
+
+
+@pytest.mark.parametrize("document", [Record, Sweep, Entry])
+def test_every_key_is_documented(document: type[Document]) -> None:
+    text = (Path(__file__).parents[2] / "docs/records.md").read_text()
+    assert [name for name in document.model_fields if f"`{name}`" not in text] == []
 
 
 def test_a_figure_needs_all_repeats() -> None:

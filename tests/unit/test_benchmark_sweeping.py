@@ -9,24 +9,27 @@ from typing import Any
 
 import pytest
 
-from roles.benchmark import sweeping
+from roles.benchmark import keeping, sweeping
 from roles.benchmark.facts import BenchmarkFacts
 from roles.benchmark.record import Record
 from roles.benchmark.results import RESULTS
 from roles.benchmark.settings import BenchmarkSettings
-from roles.benchmark.sweep import Sweep, Trial
+from roles.benchmark.sweep import Sweep
+from roles.benchmark.sweeping import Plan
+from roles.benchmark.trials import Trial
 from roles.files import File
-from roles.remote import RemoteError
+from roles.remote import ConnectionLost, RemoteError
 from roles.serve import steps
 from roles.serve.candidate import Candidate
 from roles.serve.command import Command
+from roles.serve.deadline import Start
 from roles.serve.declared import Declared
 from roles.serve.facts import ServeFacts
 from roles.serve.good import Acceptance
 from roles.serve.interruption import Interrupted
 from roles.serve.profile import Profile
 from roles.serve.unit import Neighbours, UnitState, unit_name
-from tests.unit.benchmark_records import record
+from tests.unit.benchmark_records import START, record
 
 
 def profile(name: str) -> Profile:
@@ -36,7 +39,7 @@ def profile(name: str) -> Profile:
 def candidate(name: str) -> Candidate:
     unit = File(f"/etc/systemd/system/{unit_name(name)}", name)
     command = Command(("/opt/slipway/releases/x/bin/sglang", name), (), {}, 30000)
-    return Candidate(profile(name), command, unit, Neighbours((), ()), "/srv/m", 60)
+    return Candidate(profile(name), command, unit, Neighbours((), ()), "/srv/m", Start(0, on_gpus=False))
 
 
 class Machine:
@@ -48,6 +51,8 @@ class Machine:
         self.units = {"sglang-served.service": self.unit("served", active=True, enabled=True)}
         self.starts: list[str] = []
         self.fails: dict[str, Exception] = {}
+        self.dies: dict[str, Exception] = {}
+        self.reconnected = 0
         self.said: list[str] = []
 
     def unit(self, name: str, *, active: bool, enabled: bool = False) -> UnitState:
@@ -72,6 +77,9 @@ class Machine:
     def serving(self) -> list[str]:
         return [name for name, unit in self.units.items() if unit.runs]
 
+    def reconnect(self, _: Any) -> None:
+        self.reconnected += 1
+
     def log(self, text: str) -> None:
         self.said.append(text)
 
@@ -87,40 +95,35 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     ours = SimpleNamespace(
         SwitchError=steps.SwitchError,
         check_port=nothing,
+        check_deadline=nothing,
         check_released=nothing,
         smoke=nothing,
         put_back=nothing,
         stop=one.stop,
         start_unit=one.start_unit,
-        start=lambda host, trial: one.start_unit(host, trial.unit_name),
+        start=lambda host, trial, _: one.start_unit(host, trial.unit_name),
     )
 
-    def keep(host: Any, kept: Record) -> None:
-        path = RESULTS / host.name / kept.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(kept.to_json())
-
     def verify(host: Any, trial: Candidate, settings: BenchmarkSettings) -> Record:
+        if error := one.dies.get(trial.profile.name):
+            raise error
         measured = record([100.0, 101.0, 99.0], profile=trial.profile.name, accepted=True)
-        keep(host, measured)
+        path = RESULTS / host.name / measured.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(measured.to_json())
         return measured
-
-    def run(_: Any, command: Any) -> str:
-        if "rm -f" in str(command):
-            one.units = {name: unit for name, unit in one.units.items() if name not in str(command)}
-        return ""
 
     for name, value in {
         "serve_facts": one.facts,
         "steps": ours,
-        "run": run,
-        "keep": keep,
         "check_weights": nothing,
         "verify": verify,
-        "benchmark_facts": lambda _: BenchmarkFacts([], ()),
-        "target": lambda _: SimpleNamespace(profiles={"served": None, "b": None}),
+        "reconnect": one.reconnect,
+        "run": lambda *_: "taken",
     }.items():
         monkeypatch.setattr(sweeping, name, value)
+    monkeypatch.setattr(keeping, "run", nothing)
+    monkeypatch.setattr(keeping, "benchmark_facts", lambda _: BenchmarkFacts([], ()))
     monkeypatch.setattr("roles.benchmark.report.write_report", nothing)
     return one
 
@@ -129,9 +132,13 @@ def sweep(machine: Any, names: Sequence[str], monkeypatch: pytest.MonkeyPatch, *
     given = BenchmarkSettings.model_validate(settings)
     monkeypatch.setattr(BenchmarkSettings, "of", lambda _: given)
     tried = [Trial(profile(name), {}) for name in names]
-    declaration = Declared({name: candidate(name) for name in names}, {"impossible": ["it needs 8 GPUs"]}, tight={})
-    ended = sweeping.sweep(machine, tried, declaration)
-    (path,) = (RESULTS / "box" / "sweeps").glob("*.json")
+    unsuitable = {"impossible": ["it needs 8 GPUs"]}
+    declaration = Declared({name: candidate(name) for name in names}, unsuitable, tight={})
+    folder = RESULTS / "box" / "sweeps"
+    kept = [Sweep.read_json(path.read_text(), path.name) for path in folder.glob("*.json")]
+    state = kept[0] if kept else Sweep.planned("box", "0" * 12, tried, "ablation", "full", START, unsuitable)
+    ended = sweeping.sweep(machine, Plan(tried, declaration, state))
+    (path,) = folder.glob("*.json")
     return ended, Sweep.read_json(path.read_text(), path.name)
 
 
@@ -150,11 +157,6 @@ def test_every_trial_is_made_and_what_served_serves_again(
     assert "chat: peak throughput" in capsys.readouterr().err
 
 
-def test_the_unit_of_a_variation_does_not_remain(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep(machine, ["b", "variation"], monkeypatch)
-    assert set(machine.units) == {"sglang-served.service", "sglang-b.service"}
-
-
 @pytest.mark.parametrize("error", [steps.SwitchError, RemoteError])
 def test_a_trial_that_crashes_is_a_result_with_its_cause(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
@@ -169,6 +171,19 @@ def test_a_trial_that_crashes_is_a_result_with_its_cause(
     assert kept.failure == failed.cause
     assert kept.log == ("the journal:", "  CUDA")
     assert machine.serving() == ["sglang-served.service"]
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("the connection was lost"), OSError("no space left on device")])
+def test_what_is_not_the_trials_fault_is_no_result(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    machine.dies["c"] = error
+    ended, state = sweep(machine, ["b", "c"], monkeypatch)
+    assert not ended
+    assert outcome(state) == {"b": "measured", "c": "waiting"}
+    assert machine.serving() == ["sglang-served.service"]
+    assert machine.reconnected == isinstance(error, ConnectionLost)
+    assert any(f"the sweep ended early ({error})" in text for text in machine.said)
 
 
 def test_an_impossible_trial_is_never_started(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
