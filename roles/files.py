@@ -97,11 +97,14 @@ def write(file: File) -> Generator[StringCommand]:
     """Commands that put `file` in place by a rename, so that a reader never meets half of it."""
     temporary = shlex.quote(str(PurePosixPath(file.path).with_name(f".{PurePosixPath(file.path).name}.new")))
     folder = f"mkdir -p {shlex.quote(str(PurePosixPath(file.path).parent))}"
+    sorry = shlex.quote(f"{file.path} could not be written, and is as it was")
+    otherwise = f"{{ rm -f {temporary}; echo {sorry} >&2; exit 1; }}"
     data = file.content.encode()
     redirect = ">"
     for start in range(0, max(len(data), 1), _INLINE_LIMIT):
         chunk = base64.b64encode(data[start : start + _INLINE_LIMIT]).decode()
-        yield StringCommand(f"{folder} && umask 077 && echo {chunk} | base64 -d {redirect} {temporary}")
+        decode = f"echo {chunk} | base64 -d {redirect} {temporary}"
+        yield StringCommand(f"{folder} && umask 077 && {decode} || {otherwise}")
         redirect = ">>"
     owner = shlex.quote(f"{file.user}:{file.group}")
     path = shlex.quote(file.path)

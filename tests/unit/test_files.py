@@ -21,6 +21,16 @@ def test_a_written_file_is_seen_as_declared(tmp_path: Path) -> None:
     assert [entry.name for entry in Path(path).parent.iterdir()] == [Path(path).name]
 
 
+def test_a_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_text("old")
+    full = f"trap '' XFSZ; ulimit -f 0; {next(write(File(str(path), 'new')))}"
+    done = subprocess.run(["sh", "-c", full], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"{path} could not be written, and is as it was\n")
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("kept", "old")]
+
+
 def test_absent_files_are_not_seen(tmp_path: Path) -> None:
     program = files_program([str(tmp_path / "missing")]) + " || true"
     assert files_seen(shell(program)) == {}
