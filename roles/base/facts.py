@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from pyinfra.api.host import Host
 
-from roles.base.layout import DIRECTORIES, LIMITS, Directory
+from roles.base.layout import DIRECTORIES, LIMITS, SHELL, Directory
 from roles.bundle.operations import APT_CONF
 from roles.files import Seen, files_program, files_seen
 from roles.lock import lock_program
 from roles.observation import observe
-from roles.paths import USER
+from roles.paths import STATE, USER
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class BaseFacts:
     """`debian 12`"""
     packages: frozenset[str]
     has_user: bool
+    """With its home and shell."""
     directories: frozenset[Directory]
     files: Mapping[str, Seen]
 
@@ -50,7 +51,7 @@ def base_facts(host: Host, packages: Iterable[str]) -> BaseFacts:
         has_apt=bool(seen["apt"]),
         distribution="".join(seen["distribution"]),
         packages=frozenset(line.split()[1] for line in seen["packages"] if line.startswith("installed ")),
-        has_user=bool(seen["user"]),
+        has_user=any(line.split(":")[5:] == [STATE, SHELL] for line in seen["user"]),
         directories=frozenset(_directory(line) for line in seen["directories"]),
         files=files_seen(seen["files"]),
     )

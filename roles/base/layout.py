@@ -28,6 +28,8 @@ PACKAGES: Final = (
     "python3-venv",
 )
 
+SHELL: Final = "/usr/sbin/nologin"
+
 DIRECTORIES: Final = (
     Directory(paths.PROGRAMS),
     Directory(paths.RELEASES),

@@ -9,7 +9,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 from pyinfra.operations import apt, server
 
-from roles.base.layout import Directory
+from roles.base.layout import SHELL, Directory
 from roles.paths import STATE, USER
 
 
@@ -29,15 +29,15 @@ def packages_installed(packages: Iterable[str], installed: frozenset[str]) -> Ge
 
 @operation()
 def user_created(exists: bool) -> Generator[Any]:
-    """Create the system user that the server runs as: no shell, no home of its own.
+    """Create the system user that the server runs as, or put it right: no shell, no home of its own.
 
-    + exists: whether the host has it
+    + exists: whether the host has it as it should be
     """
     if exists:
-        host.noop(f"user {USER} exists")
+        host.noop(f"user {USER} is as declared")
         return
     yield from server.user._inner(
-        user=USER, system=True, home=STATE, shell="/usr/sbin/nologin", ensure_home=False, create_home=False
+        user=USER, system=True, home=STATE, shell=SHELL, ensure_home=False, create_home=False
     )
 
 

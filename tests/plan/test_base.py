@@ -31,7 +31,8 @@ def right() -> dict[str, str]:
             user="sglang:x:999:999::/var/lib/slipway:/usr/sbin/nologin",
             directories="\n".join(f"{d.mode.lstrip('0')} {d.user} {d.group} {path}" for path, d in mode.items()),
             files=f"{LIMITS.sha256}  {LIMITS.path}\n644 root root {LIMITS.path}",
-        )
+        ),
+        "uname -s": "Linux",
     }
 
 
@@ -59,11 +60,20 @@ def test_a_host_that_is_right_costs_one_command_and_is_not_changed(fake_deploy: 
     assert len(outcome.commands) == 1
 
 
-def test_a_mode_changed_by_hand_is_put_back(fake_deploy: Deploy) -> None:
+@pytest.mark.parametrize(
+    ("declared", "by_hand", "operation"),
+    [
+        ("750 sglang", "777 sglang", "base | Create the directories"),
+        ("/usr/sbin/nologin", "/bin/sh", "base | Create the service's user"),
+    ],
+)
+def test_what_was_changed_by_hand_is_put_back(
+    fake_deploy: Deploy, declared: str, by_hand: str, operation: str
+) -> None:
     response = right()
-    response["::observed:: apt"] = response["::observed:: apt"].replace("750 sglang", "777 sglang")
+    response["::observed:: apt"] = response["::observed:: apt"].replace(declared, by_hand)
     outcome = fake_deploy(base, response)
-    assert outcome.changed == ["base | Create the directories"]
+    assert outcome.changed == [operation]
 
 
 def test_a_host_without_apt_is_refused_before_anything(fake_deploy: Deploy) -> None:
