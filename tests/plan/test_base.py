@@ -7,6 +7,9 @@ from roles.base.layout import DIRECTORIES, LIMITS, PACKAGES
 from roles.base.tasks import base
 from tests.plan.conftest import Deploy
 
+_FOR_PYINFRA = {"uname -s": "Linux", "command -v useradd": "/usr/sbin/useradd"}
+"""What its own operations ask for."""
+
 
 def observed(**programs: str) -> str:
     """The output of an observation: one program's lines after another's."""
@@ -17,7 +20,7 @@ def bare(apt: str = "/usr/bin/apt-get") -> dict[str, str]:
     nothing = observed(
         lock="taken", apt=apt, distribution="debian 12", packages="", user="", directories="", files=""
     )
-    return {"::observed:: apt": nothing, "uname -s": "Linux", "command -v useradd": "/usr/sbin/useradd"}
+    return {"::observed:: apt": nothing, **_FOR_PYINFRA}
 
 
 def right() -> dict[str, str]:
@@ -32,7 +35,7 @@ def right() -> dict[str, str]:
             directories="\n".join(f"{d.mode.lstrip('0')} {d.user} {d.group} {path}" for path, d in mode.items()),
             files=f"{LIMITS.sha256}  {LIMITS.path}\n644 root root {LIMITS.path}",
         ),
-        "uname -s": "Linux",
+        **_FOR_PYINFRA,
     }
 
 
