@@ -15,11 +15,11 @@ pytestmark = pytest.mark.usefixtures("lab")
 def outcomes(run: Run) -> dict[str, str]:
     """What pyinfra says of each operation: Success, No changes, or Error."""
     text = run.stdout + run.stderr
-    return dict(re.findall(r"Starting operation: (.*?) *\n(?:.*\n)*?.*\[lab\] (Success|No changes|Error)", text))
+    return dict(re.findall(r"Starting operation: (.*?) *\n(?:.*\n)*?.*\[\S+\] (Success|No changes|Error)", text))
 
 
-def serving() -> list[str]:
-    lines = hosts.run("lab", "systemctl list-units --plain --no-legend --state=active 'sglang-*'").splitlines()
+def serving(host: str = "lab") -> list[str]:
+    lines = hosts.run(host, "systemctl list-units --plain --no-legend --state=active 'sglang-*'").splitlines()
     return [line.split()[0] for line in lines]
 
 
