@@ -26,7 +26,8 @@ for given in arguments["data"]:
 
 
 def make_inventory(source: str, override_data: dict[str, object], **options: object) -> SiteInventory:
-    """What pyinfra calls to load the inventory that the command line names; its own reads Python files only."""
+    """What pyinfra calls to load the inventory that the command line names; its own reads Python files only
+    (https://github.com/pyinfra-dev/pyinfra/issues/301)."""
     if options.get("group_data_directories"):
         sys.exit("--group-data: not accepted; Slipway reads the group_vars and host_vars of the inventory")
     try:

@@ -105,7 +105,8 @@ class SiteInventory(Inventory):
     def require(self, limit: Iterable[str], exclude: Iterable[str]) -> None:
         """Raise Refusal if a pattern of `--limit` or `--exclude` means nobody, or both together leave nobody.
 
-        pyinfra itself only warns, and then deploys to nobody, or to one host more than was meant.
+        pyinfra itself only warns, and then deploys to nobody, or to one host more than was meant
+        (https://github.com/pyinfra-dev/pyinfra/issues/685).
         """
         included = {host.name for pattern in limit for host in self._matching("--limit", pattern)}
         excluded = {host.name for pattern in exclude for host in self._matching("--exclude", pattern)}
