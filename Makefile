@@ -11,7 +11,7 @@ BUNDLE ?= bundle
 INVENTORY ?= inventory
 UV := $(or $(shell command -v uv),.lab/uv/bin/uv)
 
-.PHONY: help demo lab lab-down lint format docs oracle quick test test-long audit sbom bundle report lock catalogue clean
+.PHONY: help demo lab lab-down lint format docs oracle quick test test-long audit sbom bench bundle report lock catalogue clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ sbom: | $(UV) ## List a release's packages as CycloneDX, and their licences: PYT
 
 bundle: .venv/synced | $(UV) ## Put all that a host without a network needs into one directory: BUNDLE=…, PYTHONS="3.11 …"
 	@UV=$(UV) $(BIN)/python -m roles.bundle.make $(BUNDLE) --inventory $(INVENTORY) $(addprefix --python ,$(PYTHONS))
+
+bench: .venv/synced ## Measure Slipway beside Ansible on a lab host, into benchmarks/results.md: PARTS="…" RUNS=5
+	$(BIN)/python -m benchmarks $(PARTS) $(if $(RUNS),--runs $(RUNS))
 
 report: .venv/synced ## Write results/report.html and results/report.md from all records
 	@$(BIN)/python -m roles.benchmark.report
