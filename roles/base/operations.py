@@ -2,15 +2,22 @@
 
 import shlex
 from collections.abc import Generator, Iterable
-from typing import Any
+from typing import Any, Final
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.operation import operation
 from pyinfra.context import host
-from pyinfra.operations import apt, server
+from pyinfra.operations import server
 
 from roles.base.layout import SHELL, Directory
 from roles.paths import STATE, USER
+
+# A run that was killed leaves apt at work: the next one waits for it, as for an upgrade that the host makes itself.
+_INSTALL: Final = """flock /run/lock/slipway-apt sh -c '
+lists=/var/lib/apt/periodic/update-success-stamp
+[ -n "$(find $lists -mmin -60 2>/dev/null)" ] || { apt-get --quiet update && touch $lists; } || exit 1
+DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends -o DPkg::Lock::Timeout=600 \\
+    -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold install "$@"' apt"""
 
 
 @operation()
@@ -24,7 +31,7 @@ def packages_installed(packages: Iterable[str], installed: frozenset[str]) -> Ge
     if not missing:
         host.noop("all packages are installed")
         return
-    yield from apt.packages._inner(packages=missing, update=True, cache_time=3600, no_recommends=True)
+    yield StringCommand(f"{_INSTALL} {shlex.join(missing)}")
 
 
 @operation()

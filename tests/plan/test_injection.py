@@ -167,7 +167,7 @@ def deployed(
     )
     lines = [f"::observed:: {name}" for name in (*names, *more)]
     known = ["::observed:: apt", "/usr/bin/apt-get", "::observed:: machine", "x86_64"]
-    known += ["::observed:: user", "sglang:x:999:999::/:/usr/sbin/nologin"]
+    known += ["::observed:: user", "sglang:x:999:999::/var/lib/slipway:/usr/sbin/nologin"]
     known += ["::observed:: units", "sglang-evil.service disabled inactive no none current"]
     known += ["::observed:: python", "3.11.2", "::observed:: free", "99999999999999", "::observed:: lock", "taken"]
     answers = {
