@@ -24,6 +24,16 @@ _STATUS: Final = re.compile(r"(?P<mode>[0-7]{1,4}) (?P<user>\S+) (?P<group>\S+) 
 
 
 @dataclass(frozen=True)
+class Seen:
+    """A file as it is on the host."""
+
+    sha256: str
+    mode: str
+    user: str
+    group: str
+
+
+@dataclass(frozen=True)
 class File:
     """A file as it should be. `mode` is octal text such as "0644"."""
 
@@ -37,15 +47,10 @@ class File:
     def sha256(self) -> str:
         return hashlib.sha256(self.content.encode()).hexdigest()
 
-
-@dataclass(frozen=True)
-class Seen:
-    """A file as it is on the host."""
-
-    sha256: str
-    mode: str
-    user: str
-    group: str
+    @property
+    def as_seen(self) -> Seen:
+        """What is seen of it once it is in place."""
+        return Seen(self.sha256, self.mode, self.user, self.group)
 
 
 def files_program(paths: Iterable[str]) -> str:
@@ -74,12 +79,16 @@ def files_in_place(files: Iterable[File], seen: Mapping[str, Seen]) -> Generator
     + files: the files as they should be
     + seen: the files as they are, from `files_seen`
     """
+    different = []
     for file in files:
-        if seen.get(file.path) == Seen(file.sha256, file.mode, file.user, file.group):
+        if seen.get(file.path) == file.as_seen:
             host.noop(f"{file.path} is as declared")
-            continue
-        if state.config.DIFF:
+        else:
+            different.append(file)
+    if state.config.DIFF:
+        for file in different:  # all of them now, as a plan goes no further than the first command
             _show_difference(file)
+    for file in different:
         yield from write(file)
 
 

@@ -79,7 +79,7 @@ class CudaFacts:
 
     def has(self, file: File) -> bool:
         """Whether the host has the file as it should be."""
-        return self.files.get(file.path) == Seen(file.sha256, file.mode, file.user, file.group)
+        return self.files.get(file.path) == file.as_seen
 
 
 def cuda_facts(host: Host, settings: CudaSettings, home: str, release: str) -> CudaFacts:
