@@ -35,6 +35,11 @@ class Subject:
     """Where the plan, the output and the client's log are while it measures."""
 
     @property
+    def rows(self) -> str:
+        """What the client writes."""
+        return f"{self.directory}/client.jsonl"
+
+    @property
     def output(self) -> str:
         return f"{self.directory}/output.jsonl"
 
@@ -43,12 +48,10 @@ def plan(subject: Subject, benchmark: Benchmark, level: Level, round_limit: int)
     """What program.py is to do: the rounds in their order, each with the client's arguments."""
 
     def entry(one: Round) -> JsonValue:
-        output = f"{subject.directory}/client.jsonl"
-        common = _common(one, subject.base_url, subject.tokenizer, output)
         return {
             "round": one.model_dump(mode="json"),
-            "arguments": [*common, *_reports(benchmark.goodput)],
-            "rust_arguments": [*common, "--rust-client"],
+            "arguments": [*arguments(one, subject, benchmark.goodput)],
+            "rust_arguments": [*_common(one, subject), "--rust-client"],
         }
 
     return {
@@ -63,23 +66,28 @@ def plan(subject: Subject, benchmark: Benchmark, level: Level, round_limit: int)
     }
 
 
-def _common(entry: Round, base_url: str, tokenizer: str, output: str) -> list[str]:
+def arguments(one: Round, subject: Subject, goodput: Goodput | None) -> list[str]:
+    """What follows `python -m` MODULE for a round."""
+    return [*_common(one, subject), *_reports(goodput)]
+
+
+def _common(one: Round, subject: Subject) -> list[str]:
     """Prompts are random token ids of exact length, sent as ids."""
-    point = entry.point
+    point = one.point
     options = {
         "--backend": "sglang",
-        "--base-url": base_url,
+        "--base-url": subject.base_url,
         "--ready-check-timeout-sec": 0,  # the client would only ask whether the port is bound
-        "--model": tokenizer,
-        "--tokenizer": tokenizer,
+        "--model": subject.tokenizer,
+        "--tokenizer": subject.tokenizer,
         "--dataset-name": "random-ids",
         "--random-input-len": point.input_tokens,
         "--random-output-len": point.output_tokens,
         "--random-range-ratio": 1,
         "--num-prompts": point.requests,
         "--max-concurrency": point.concurrency,
-        "--seed": entry.seed,
-        "--output-file": output,
+        "--seed": one.seed,
+        "--output-file": subject.rows,
     }
     pairs = [text for option, value in options.items() for text in (option, str(value))]
     return [*pairs, "--tokenize-prompt", "--flush-cache", "--disable-tqdm"]

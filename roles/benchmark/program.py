@@ -22,7 +22,6 @@ import sys
 import threading
 import time
 import traceback
-import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -352,6 +351,8 @@ def packages() -> dict[str, str]:
 
 def server_info(base_url: str) -> dict[str, Any]:
     """What the server says of itself; {} where it cannot be asked."""
+    import urllib.request  # here, because a controller imports this file for `without_secrets` alone
+
     request = urllib.request.Request(f"{base_url}/server_info")
     if key := os.environ.get(API_KEY):
         request.add_header("Authorization", f"Bearer {key}")
