@@ -32,7 +32,8 @@ _KIND_ERROR: Final = re.compile(rf"({'|'.join(_WORDS)})_(type|parsing|from_float
 class Document(BaseModel):
     """A frozen document in which an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built when it is first used: a run needs few of all documents.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def read(cls, values: Mapping[str, object], source: str) -> Self:
