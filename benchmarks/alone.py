@@ -30,8 +30,11 @@ _SHARD_BYTES: Final = 128 * 2**20
 
 
 def loading(runs: int) -> Iterator[Comparison]:
-    """CPU time of Python until pyinfra would connect: with Slipway's modules and inventory, and without."""
-    pyinfra = "import time, sys, pyinfra_cli.main, pyinfra_cli.cli; sys.path.append('.'); "
+    """CPU time of Python until pyinfra would connect: with Slipway's modules and inventory, and with an empty one."""
+    pyinfra = (
+        "import time, sys, pyinfra_cli.main, pyinfra_cli.cli; from pyinfra.api import Inventory; "
+        "Inventory(([], {})); sys.path.append('.'); "
+    )
     modules = ", ".join(re.findall(r"^from (\S+) import", (CHECKOUT / "deploy.py").read_text(), re.MULTILINE))
     slipway = f"import {modules}, inventory.known_hosts, inventory.reaching; inventory.load('inventory'); "
     clock = "print(time.process_time())"
