@@ -16,6 +16,9 @@ from roles.weights import manifest
 from roles.weights.progress import Progress, amount
 
 _WORKERS: Final = 4
+_CHUNK: Final = 2**16
+"""Bytes: less is lost where a connection is cut."""
+
 _SECONDS: Final = 60
 """Without a byte, after which a connection is given up."""
 
@@ -75,5 +78,5 @@ def _fetch(url: str, part: Path, have: int) -> None:
     with requests.get(url, headers=headers, stream=True, timeout=_SECONDS) as answer:
         answer.raise_for_status()
         with part.open("ab" if answer.status_code == HTTPStatus.PARTIAL_CONTENT else "wb") as file:
-            for chunk in answer.iter_content(2**20):
+            for chunk in answer.iter_content(_CHUNK):
                 file.write(chunk)

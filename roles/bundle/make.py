@@ -48,7 +48,7 @@ def make(folder: Path, inventory: str, pythons: Sequence[str]) -> None:
     system = distribution(platform.freedesktop_os_release())
     needs = needs_of(hosts, system)
     (folder / manifest.MANIFEST).unlink(missing_ok=True)
-    pins = [f"Package: *\nPin: version {branch}.*\nPin-Priority: 1000\n" for branch in needs.driver_branches]
+    pins = [f"Package: /./\nPin: version {branch}.*\nPin-Priority: 1000\n" for branch in needs.driver_branches]
     packages.collect(sorted(needs.packages), folder / PACKAGES, pins="\n".join(pins))
     pythons = pythons or [packages.python_of(folder / PACKAGES)]
     bring(_wheels(needs, pythons), folder / WHEELS)

@@ -84,7 +84,7 @@ def brought(bundle: Bundle, part: str, files: Mapping[str, str], folder: str) ->
     """
     yield StringCommand(f"install -d -m 0755 {shlex.quote(folder)}")
     # From here on the run executes, and the host can be asked what is there.
-    seen = files_seen(observe(host, {"files": files_program([f"{folder}/{name}" for name in files])})["files"])
+    seen = files_seen(observe(host, {"brought": files_program([f"{folder}/{name}" for name in files])})["brought"])
     there = {Path(path).name for path, file in seen.items() if file.sha256 == files[Path(path).name]}
     paths = {name: bundle.folder / part / name for name in sorted(set(files) - there)}
     left = sum(path.stat().st_size for path in paths.values())

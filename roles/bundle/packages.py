@@ -37,7 +37,7 @@ def collect(names: Iterable[str], folder: Path, *, pins: str = "", options: str 
         (folder / "partial").mkdir(exist_ok=True)
         install = ["install", "--yes", "--no-install-recommends"]
         _apt(place, "update", "--error-on=any")
-        asked = _apt(place, f"--option=Dir::Cache::Archives={place}/none", *install, "--print-uris", *names)
+        asked = _apt(place, *install, "--print-uris", f"--option=Dir::Cache::Archives={place}/none", *names)
         wanted = {found["name"]: found["sha256"] for found in _URI.finditer(asked)}
         for path in folder.glob("*.deb"):
             if wanted.get(path.name) != manifest.sha256(path):
