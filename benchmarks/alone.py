@@ -13,8 +13,9 @@ from typing import Final
 
 from benchmarks import lab
 from benchmarks.samples import Comparison, Goal
-from benchmarks.tools import as_a_user_has_it
+from benchmarks.tools import Failed, as_a_user_has_it
 from roles.sglang.release import Release, Uv, locked_versions
+from roles.weights import manifest
 from tests.lab import hosts
 from tests.lab.hub.content import safetensors
 from tests.lab.hub.server import serving, sha256
@@ -27,6 +28,7 @@ PYINFRA: Final = str(Path(sys.executable).with_name("pyinfra"))
 
 _SHARDS: Final = 8
 _SHARD_BYTES: Final = 128 * 2**20
+_REVISION: Final = "a" * 40
 
 
 def loading(runs: int) -> Iterator[Comparison]:
@@ -90,16 +92,17 @@ def installing(runs: int) -> Iterator[Comparison]:
 
 
 def fetching(runs: int) -> Iterator[Comparison]:
-    """A model of 1 GiB from a web server on the same machine: fetched, hashed, synced and put in place; and by curl,
-    four files at once as well."""
+    """A model of 1 GiB from a web server on the same machine, by a link of 1 Gbit/s: fetched, hashed, synced and put
+    in place; and by curl, four files at once as well."""
     names = [f"model-{number:05}-of-{_SHARDS:05}.safetensors" for number in range(1, _SHARDS + 1)]
     files = {name: safetensors(name, _SHARD_BYTES) for name in names}
     index = {"weight_map": {name: name for name in names}}
     files |= {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode()}
     with serving() as hub, TemporaryDirectory(prefix="bench-", dir=CHECKOUT / ".lab") as folder:
-        hub.repositories["org/model", "a" * 40] = files
-        url = f"{hub.url}/files/org/model/{'a' * 40}"
         declared = {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in files.items()}
+        said = json.dumps({"model": "model", "source": {"revision": _REVISION}, "files": declared})
+        hub.repositories["org/model", _REVISION] = files | {manifest.MANIFEST: said.encode()}
+        port = int(hub.url.rpartition(":")[2])
 
         def slipway() -> float:
             aside = Path(folder, ".fetching-model")
@@ -119,7 +122,9 @@ def fetching(runs: int) -> Iterator[Comparison]:
             _run("rm", "-r", f"{folder}/bare")
             return seconds
 
-        yield _compared("1 GiB", runs, {"Slipway": slipway, "curl": curl}, Goal("curl", 1.1))
+        with lab.slow_link([port], rate=1e9 / 8) as [slow]:
+            url = f"http://127.0.0.1:{slow}/files/org/model/{_REVISION}"
+            yield _compared("1 GiB", runs, {"Slipway": slipway, "curl": curl}, Goal("curl", 1.1))
 
 
 def _compared(what: str, runs: int, measured: Mapping[str, Callable[[], float]], goal: Goal) -> Comparison:
@@ -138,12 +143,16 @@ def _timed(*command: str) -> float:
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(
+    """What it prints. Raises Failed if it ends with an error."""
+    done = subprocess.run(
         command,
         cwd=CHECKOUT,
-        check=True,
         capture_output=True,
         text=True,
         env=as_a_user_has_it(),
         stdin=subprocess.DEVNULL,
-    ).stdout
+        check=False,
+    )
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout

@@ -47,11 +47,11 @@ def open_doors(count: int) -> list[int]:
 
 
 @contextmanager
-def slow_link(ports: Sequence[int], seconds: float) -> Iterator[list[int]]:
-    """Ports by which the same is reached with this much added to each round trip."""
+def slow_link(ports: Sequence[int], *, delay: float = 0.0, rate: float = 0.0) -> Iterator[list[int]]:
+    """Ports by which the same is reached over a slow link: see relay.py."""
     relays = list(range(_FIRST_RELAY, _FIRST_RELAY + len(ports)))
     pairs = [f"{relay}:{port}" for relay, port in zip(relays, ports, strict=True)]
-    command = [sys.executable, "-m", "benchmarks.relay", str(seconds), *pairs]
+    command = [sys.executable, "-m", "benchmarks.relay", str(delay), str(rate), *pairs]
     with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE) as relay:
         assert relay.stdout
         relay.stdout.readline()

@@ -27,7 +27,7 @@ def nothing_to_do(runs: int) -> Iterator[Comparison]:
     the same."""
     goals = (Goal(ANSIBLE.name, 0.25), Goal(MITOGEN.name, 0.5))
     yield _confirmed("1 host", lab.open_doors(1), runs, *goals)
-    with lab.slow_link(lab.open_doors(1), DELAY) as ports:
+    with lab.slow_link(lab.open_doors(1), delay=DELAY) as ports:
         yield _confirmed("1 host, 50 ms further away", ports, runs, Goal(ANSIBLE.name, 0.2))
     yield _confirmed("10 hosts", lab.open_doors(10), runs)
     yield _confirmed("50 hosts", lab.open_doors(50), runs, Goal(ANSIBLE.name, 0.2))
@@ -43,7 +43,7 @@ def one_value(runs: int) -> Iterator[Comparison]:
     that does nothing, as it is started anew for each run."""
     with lab.stand_in():
         yield _changed("1 host", lab.open_doors(1), runs)
-        with lab.slow_link(lab.open_doors(1), DELAY) as ports:
+        with lab.slow_link(lab.open_doors(1), delay=DELAY) as ports:
             yield _changed("1 host, 50 ms further away", ports, runs)
 
 
