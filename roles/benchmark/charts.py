@@ -22,6 +22,9 @@ SERIES: Final = tuple(f"#0{number}0a0b" for number in range(1, 9))
 MARKERS: Final = "osD^vPX*"
 """A series can be told from the others without its colour, too."""
 
+_HALF_A_LINE: Final = 36
+"""Characters of a legend's label."""
+
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and recoloured
     "svg.hashsalt": "slipway",
@@ -197,6 +200,14 @@ def _axes(x: str, y: str, height: float = 3.6) -> tuple[Canvas, Axes]:
     return canvas, axes
 
 
+def _legend(canvas: Canvas, axes: Axes) -> None:
+    """Below the axes, which keep their size however many and long the names are."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = 2 if max(map(len, labels), default=0) <= _HALF_A_LINE else 1
+    canvas.set_figheight(canvas.get_figheight() + 0.2 * -(-len(labels) // columns))
+    canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=9)
+
+
 def _svg(canvas: Canvas, axes: Axes, *, legend: bool = True) -> str:
     """The chart as an element to stand in a page."""
     axes.xaxis.set_minor_locator(NullLocator())
@@ -205,7 +216,7 @@ def _svg(canvas: Canvas, axes: Axes, *, legend: bool = True) -> str:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.yaxis.set_minor_locator(NullLocator())
     if legend:
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2, fontsize=9)
+        _legend(canvas, axes)
     text = io.StringIO()
     FigureCanvasSVG(canvas).print_svg(text, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()

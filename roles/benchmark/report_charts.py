@@ -31,9 +31,8 @@ def _at(record: Record, traffic: str) -> list[Point]:
 
 def throughput(records: Mapping[str, Record], traffic: str) -> Chart:
     series: dict[str, list[charts.Dot]] = {}
-    lines: list[charts.Line] = []
     rows: list[list[str]] = []
-    for number, (name, record) in enumerate(records.items()):
+    for name, record in records.items():
         for point in _at(record, traffic):
             if (figure := record.figure(point, THROUGHPUT)) is None:
                 continue
@@ -41,24 +40,34 @@ def throughput(records: Mapping[str, Record], traffic: str) -> Chart:
             reference = record.references.get(point.concurrency)
             ceiling = record.ceiling(traffic, point.concurrency)
             rows.append([name, str(point.concurrency), *_with_interval(figure), _shown(reference), _shown(ceiling)])
-        lines += _lines(record, number, _at(record, traffic))
     return Chart(
         title=f"Throughput, {traffic}",
         text="Output tokens per second of all requests together over their number at once; bars are 95% intervals, "
         "dashes are reference results from elsewhere, dots are what the hardware could reach at most.",
-        svg=charts.curves(series, lines, "concurrent requests", "output tokens/s"),
+        svg=charts.curves(series, _lines(records, traffic), "concurrent requests", "output tokens/s"),
         header=["profile", "C", "tok/s", "95% interval", "reference", "ceiling"],
         rows=rows,
     )
 
 
-def _lines(record: Record, number: int, points: Sequence[Point]) -> Iterable[charts.Line]:
-    references = [(point, record.references.get(point.concurrency)) for point in points]
-    ceilings = [(point, record.ceiling(point.traffic, point.concurrency)) for point in points]
-    for label, dash, values in (("reference", "--", references), ("ceiling", ":", ceilings)):
-        dots = [(float(point.concurrency), value) for point, value in values if value is not None]
-        if dots:
-            yield charts.Line(f"{record.profile} {label}", dots, number, dash)
+def _lines(records: Mapping[str, Record], traffic: str) -> Iterable[charts.Line]:
+    """Reference results and ceilings; what several profiles share is one line, in the colour of the first."""
+    known: dict[tuple[str, tuple[tuple[float, float], ...]], list[int]] = {}
+    for number, record in enumerate(records.values()):
+        points = _at(record, traffic)
+        for kind, values in (
+            ("reference", [record.references.get(point.concurrency) for point in points]),
+            ("ceiling", [record.ceiling(traffic, point.concurrency) for point in points]),
+        ):
+            dots = [(float(p.concurrency), value) for p, value in zip(points, values, strict=True) if value]
+            known.setdefault((kind, tuple(dots)), []).append(number)
+    for (kind, shown), numbers in known.items():
+        label = kind if len(numbers) == len(records) else f"{list(records)[numbers[0]]} {kind}"
+        if shown:
+            yield charts.Line(label, shown, numbers[0], _DASHES[kind])
+
+
+_DASHES: Final = {"reference": "--", "ceiling": ":"}
 
 
 def latency(records: Mapping[str, Record], traffic: str) -> Iterable[Chart]:

@@ -1,6 +1,7 @@
 """What a record predicts is counted as the server that it is compared with counts."""
 
 import pytest
+from pydantic import JsonValue
 
 from roles.benchmark.output import memory
 from roles.benchmark.prediction import prediction
@@ -15,7 +16,7 @@ def test_a_server_that_reports_just_what_was_predicted_confirms_the_estimate(nam
     expected = prediction(wanted, model_of(wanted), draft_of(wanted), hardware)
     assert expected is not None
     said = expected.memory
-    usage = {
+    usage: dict[str, JsonValue] = {
         "weight": said["weights_gib"],
         "kvcache": said["kv_cache_gib"],
         "token_capacity": int(said["kv_cache_tokens"]),
