@@ -157,7 +157,7 @@ def accept(host: Host, candidates: Sequence[Candidate], others: Sequence[str]) -
         f"""
 install -d {GOOD} && touch {GOOD_HISTORY} && {_copy(units, TRIED, UNITS)} && {_copy(units, UNITS, GOOD)} &&
 {_END_TRIAL} && {_enable_only(units, others)} &&
-{record} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} {GOOD}/* && rm -f {LAST_FAILURE} &&
+{record} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} {GOOD}/* {UNITS}/sglang-*.service && rm -f {LAST_FAILURE} &&
 find {GOOD} -type f {others_kept} -delete""",
     )
 
@@ -188,9 +188,8 @@ def _copy(units: Sequence[str], source: str, target: str) -> str:
 done"""
 
 
-def start(host: Host, candidate: Candidate, deadline: Deadline | None = None) -> None:
+def start(host: Host, candidate: Candidate, deadline: Deadline) -> None:
     """Start the candidate's unit as declared, and wait until it answers; what a boot would start stays as it is."""
-    deadline = deadline or candidate.start.deadline()
     for command in write(File(f"{TRIED}/{candidate.unit_name}", candidate.unit.content)):
         run(host, command)
     run(host, "systemctl daemon-reload")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pyinfra.api.host import Host
 
 from roles.lock import check_lock, lock_program
+from roles.preflight.operations import check_collective
 from roles.refusal import Refusal
 from roles.remote import ConnectionLost, RemoteError, reconnect, run
 from roles.serve import steps
@@ -88,9 +89,12 @@ def _serve(
                 steps.start_unit(host, candidate.unit_name)
             elif not runs_as_declared(candidate, before.units):
                 steps.check_released(host, candidate, stopped)
+                check_collective(host, candidate.profile)
                 steps.start(host, candidate, deadlines[candidate.unit_name])
             compare_memory(host, candidate, steps.smoke(host, candidate))
-        except SwitchError as failure:
+        except ConnectionLost:
+            raise
+        except (SwitchError, RemoteError) as failure:
             raise NotServing(candidate, began, str(failure)) from None
         gate(host, candidate)
 

@@ -11,11 +11,12 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from inventory import load
-from roles.remote import ConnectionLost
+from roles.remote import ConnectionLost, RemoteError
 from roles.serve import switch
 from roles.serve.candidate import Candidate
 from roles.serve.declared import Declared, declared
 from roles.serve.good import GOOD_HISTORY
+from roles.serve.profile import Profile
 from roles.serve.steps import LAST_FAILURE, SwitchError
 from roles.serve.tasks import serve
 from roles.serve.unit import TRIED, UNITS
@@ -141,6 +142,20 @@ def test_a_failure_is_undone_and_then_kept(switching: Switching) -> None:
     ((name, reason),) = switching.failures
     assert name == "tiny-tp2"
     assert reason.startswith(f"{NEW} did not start\nnot ready in time: ")
+
+
+def test_gpus_that_do_not_exchange_values_end_the_switch_before_a_start(
+    switching: Switching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(host: Host, profile: Profile) -> None:
+        switching.commands.append("exchange")
+        raise RemoteError("the GPUs do not exchange values")
+
+    monkeypatch.setattr(switch, "check_collective", failing)
+    commands = switching.run()
+    assert place(commands, f"systemctl stop {OLD}") < commands.index("exchange") < place(commands, *GOING_BACK)
+    assert absent(commands, START, NEW)
+    assert "the switch failed: the GPUs do not exchange values" in switching.said
 
 
 def test_a_disk_too_slow_for_the_limit_is_found_before_anything_stops(switching: Switching) -> None:
