@@ -158,6 +158,11 @@ def test_other_records_prove_nothing(run: Any, name: str) -> None:
     assert run(responses(records=name)).changed
 
 
+def test_off_measures_nothing(run: Any, tmp_path: Path) -> None:
+    assert run(responses(), level="off").changed == []
+    assert kept(tmp_path) == []
+
+
 def test_a_server_can_be_measured_again(run: Any) -> None:
     name = f"20261101T000000Z.tiny.{PROOF}.full.accepted.json"
     assert run(responses(records=name), again=True).changed
