@@ -26,7 +26,7 @@ def units_in_place(units: Sequence[File], seen: ServeFacts) -> Generator[StringC
     yield from files_in_place._inner(units, seen.files)
     names = {unit.path.rsplit("/", 1)[-1] for unit in units}
     stale = any(seen.units[name].stale for name in names & seen.units.keys())
-    if stale or any(unit.path not in seen.files or seen.files[unit.path].sha256 != unit.sha256 for unit in units):
+    if stale or any(seen.files.get(unit.path) != unit.as_seen for unit in units):
         yield StringCommand("systemctl daemon-reload")
 
 
