@@ -90,7 +90,7 @@ def curves(series: Mapping[str, Sequence[Dot]], lines: Iterable[Line], x: str, y
         ticks = sorted({dot.x for dots in series.values() for dot in dots})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         return _svg(canvas, axes)
 
 
@@ -146,7 +146,7 @@ def tradeoffs(series: Mapping[str, Sequence[Spot]]) -> str:
                 )
             for spot in spots:
                 axes.annotate(spot.text, (spot.x, spot.y), textcoords="offset points", xytext=(6, 4), fontsize=8)
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         axes.set_xlim(left=0)
         return _svg(canvas, axes)
 
@@ -183,7 +183,7 @@ def history(series: Mapping[str, Sequence[tuple[str, float, bool]]], y: str) -> 
                 if chosen:
                     axes.plot([at for at, _ in chosen], [v for _, v in chosen], marker, color=colour, label=label)
         axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize=8)
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         return _svg(canvas, axes)
 
 
@@ -198,6 +198,11 @@ def _axes(x: str, y: str, height: float = 3.6) -> tuple[Canvas, Axes]:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     return canvas, axes
+
+
+def _from_zero(axes: Axes) -> None:
+    """Heights are to be compared, and the highest marker to be whole."""
+    axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
 
 
 def _legend(canvas: Canvas, axes: Axes) -> None:

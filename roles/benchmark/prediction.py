@@ -27,12 +27,11 @@ def prediction(profile: Profile, model: Model, draft: Model | None, hardware: Ha
 
 
 def _memory(profile: Profile, model: Model, draft: Model | None, hardware: Hardware) -> dict[str, float]:
-    """By the names of `output.memory`, and as a server counts: its first stage, without a draft model's weights."""
+    """By the names of `output.memory`, and as a server counts: its first stage, without a draft."""
     expected = estimate(model, profile, hardware, draft)
-    first = expected.stages[0]
     return {
-        "weights_gib": (first.total - first.parts.get("draft", 0)) / GIB,
-        "kv_cache_gib": expected.tokens * expected.kv_bytes_per_stage[0] / GIB,
+        "weights_gib": expected.reported_weights / GIB,
+        "kv_cache_gib": expected.reported_kv_cache / GIB,
         "graphs_gib": sum(buffer.bytes for buffer in expected.buffers if buffer.captured) / GIB,
         "free_when_ready_gib": (expected.outside - expected.buffers_total) / GIB,
         "kv_cache_tokens": expected.tokens,
