@@ -15,6 +15,7 @@ from roles.cuda.host_settings import reboot_reasons
 from roles.cuda.reboot import reboot
 from roles.cuda.settings import CudaSettings
 from roles.cuda.toolkit import disagreement, home, prove
+from roles.refusal import Refusal
 from roles.remote import RemoteError, attempt
 
 
@@ -82,6 +83,8 @@ def _reboot(state: State, host: Host, settings: CudaSettings, release: str) -> b
             host,
             f"the host was rebooted, because {reasons}, and {error}, expected it back: look at its console.",
         )
+    except Refusal as refusal:
+        return _fail(host, str(refusal))
     host.log("the host is back")
     left = " and ".join(reboot_reasons(settings, _look(host, settings, release).live))
     return not left or _fail(

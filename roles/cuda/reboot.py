@@ -6,7 +6,7 @@ from typing import Final
 
 from pyinfra.api.host import Host
 
-from roles.lock import lock_program
+from roles.lock import check_lock, lock_program
 from roles.remote import ConnectionLost, RemoteError, attempt, reconnect, run
 
 LIMIT: Final = 1800
@@ -16,7 +16,10 @@ _BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"
 
 
 def reboot(host: Host) -> None:
-    """Reboot the host and connect again to its next boot. Raises RemoteError if that does not answer in time."""
+    """Reboot the host and connect again to its next boot.
+
+    Raises RemoteError if that does not answer in time, Refusal if another run was there first.
+    """
     before = run(host, _BOOT_ID)
     with suppress(ConnectionLost):  # the end of the command may not get through
         run(host, "systemctl reboot")
@@ -25,7 +28,7 @@ def reboot(host: Host) -> None:
         if time.monotonic() > deadline:
             raise RemoteError(f"does not answer after {LIMIT // 60} minutes")
         time.sleep(1)  # nothing announces a boot
-    attempt(host, lock_program())  # it was the old connection's
+    check_lock(run(host, lock_program()).splitlines(), host.name)  # it was the old connection's
     attempt(host, "udevadm settle --timeout=120")  # which loads the driver
 
 
