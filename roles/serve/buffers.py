@@ -22,10 +22,15 @@ PREFILL_GRAPH: Final = 1.5 * GIB
 DECODE_GRAPH_PER_REQUEST: Final = 1.5 * MIB
 DECODE_GRAPH: Final = 0.1 * GIB
 """Measured 0.21 GiB (grouped) to 0.56 (sparse) at 256 requests, 0.08 to 0.20 at 64, attention's buffers aside."""
+DRAFT_GRAPHS: Final = 0.33 * GIB
+"""Measured 0.26 (Kimi K2.6's dimensions) and 0.40 GiB (GLM-5) more with an MTP draft, at 64 requests."""
 RUNTIME: Final = 0.35 * GIB
 """Measured 0.13 to 0.34 GiB between the last captured graph and ready."""
 COMMUNICATION: Final = 0.65 * GIB
 """Channels that NCCL opens at first use: the rest of the 1 GiB seen on eight GPUs. Not measured here."""
+
+REQUEST_TABLE: Final = "table of requests"
+"""The one buffer that is allocated with the KV pool."""
 
 STREAMING_PROCESSORS: Final = {"RTX PRO 6000": 188, "H200": 132, "H100": 132, "B200": 148}
 """Multiprocessors by a part of the GPU's name; decides how far the Triton decode kernel splits."""
@@ -43,6 +48,8 @@ class Buffer:
     """The flag to lower when it does not fit; empty where none helps."""
     captured: bool = False
     """SGLang reports it as memory of its CUDA graphs, because it allocates it while it captures them."""
+    spread: int = 0
+    """Bytes by which it was seen larger for no reason that is known."""
 
 
 def buffers(
@@ -50,7 +57,7 @@ def buffers(
 ) -> tuple[Buffer, ...]:
     """The buffers of the largest rank, with `tokens` in the KV pool."""
     found = [
-        Buffer("table of requests", _request_table(sizing, tokens), "max_running_requests"),
+        Buffer(REQUEST_TABLE, _request_table(sizing, tokens), "max_running_requests"),
         Buffer("logits", _rows(sizing) * model.architecture.vocab_size * 4, "cuda_graph_max_bs_decode"),
         *_attention(model, sizing, parallelism, hardware, tokens),
         Buffer("prefill activations", _activations(model, sizing, parallelism), "chunked_prefill_size"),
@@ -59,6 +66,8 @@ def buffers(
     if sizing.decode_batch:
         size = DECODE_GRAPH + DECODE_GRAPH_PER_REQUEST * sizing.decode_batch
         found.append(Buffer("decode graphs", int(size), "cuda_graph_max_bs_decode", captured=True))
+        if sizing.draft_tokens > 1:
+            found.append(Buffer("draft graphs", int(DRAFT_GRAPHS), "max_running_requests", captured=True))
     if sizing.prefill_graph:
         found.append(Buffer("prefill graphs", int(PREFILL_GRAPH), "chunked_prefill_size", captured=True))
     if parallelism.tp * parallelism.pp > 1:
@@ -107,7 +116,9 @@ def _attention(
     if sizing.attention_backend == "fa3" and a.is_latent and ELEMENT_BYTES[sizing.kv_cache_dtype] == 1:
         # FlashAttention-3 reads no fp8 latent: each decode step casts one layer's whole pool to bf16.
         width = (a.kv_lora_rank or 0) + (a.qk_rope_head_dim or 0)
-        yield Buffer("KV cache of one layer as bf16", tokens * width * 2, "kv_cache_dtype", captured=True)
+        size = tokens * width * 2
+        # Once with INT4 and twice with fp8 weights; with bf16 weights two of them were allocated.
+        yield Buffer("KV cache of one layer as bf16", size, "kv_cache_dtype", captured=True, spread=size)
 
 
 def _kv_splits(model: Model, sizing: Sizing, hardware: Hardware) -> int:

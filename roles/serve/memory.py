@@ -13,7 +13,7 @@ from typing import Final
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
-from roles.serve.buffers import GIB, MIB, Buffer, buffers
+from roles.serve.buffers import GIB, MIB, REQUEST_TABLE, Buffer, buffers
 from roles.serve.kv_cache import bytes_per_token
 from roles.serve.parallelism import Parallelism
 from roles.serve.placement import Placement
@@ -91,7 +91,9 @@ class Estimate:
     stages: tuple[StageWeights, ...]
     """Weights of a rank of each pipeline stage, by part of the model."""
     kv_bytes_per_stage: tuple[int, ...]
-    """Bytes of one token on a rank of each pipeline stage."""
+    """Bytes of one token on a rank of each pipeline stage, those of a draft among them."""
+    draft_kv_bytes: int
+    """Bytes of one token in the draft's own pool, which SGLang reports elsewhere."""
     tokens: int
     """Tokens in the KV cache of one attention group; 0 where no room is left for it."""
     context_length: int
@@ -128,9 +130,19 @@ class Estimate:
         return self.tokens * self.kv_bytes_per_token
 
     @property
+    def reported_weights(self) -> int:
+        """What a server reports as its weights: those of its first stage, without a draft."""
+        return self.stages[0].of_target
+
+    @property
+    def reported_kv_cache(self) -> int:
+        """What a server reports as its KV cache: that of its first stage, without a draft's."""
+        return self.tokens * (self.kv_bytes_per_stage[0] - self.draft_kv_bytes)
+
+    @property
     def outside(self) -> int:
-        """B x (1 - fraction): the room for the buffers."""
-        return int(self.free_at_start * (1 - self.mem_fraction_static))
+        """B x (1 - fraction), and what a draft gives up: the room for the buffers."""
+        return int(self.free_at_start * (1 - self.mem_fraction_static)) + min(s.released for s in self.stages)
 
     @property
     def buffers_total(self) -> int:
@@ -163,13 +175,22 @@ def estimate(
     stages = weights_per_rank(model, profile, parallelism, draft)
     several = parallelism.tp * parallelism.pp > 1
     start = free_at_start or hardware.memory_mib * MIB - CONTEXT - (COMMUNICATORS if several else 0)
-    cells = _cells(model, profile, parallelism, sizing, draft)
+    cells = _cells(model, profile, parallelism, sizing, draft, _algorithm(profile))
     cell = max(cells)
 
-    held = max(stage.total for stage in stages) + BEFORE_WEIGHTS
+    held = max(stage.total + stage.fragments for stage in stages) + BEFORE_WEIGHTS
     held += MULTIMODAL if _is_multimodal(model, profile) else 0
     band_start = BAND_START_SEVERAL if several and free_at_start is None else BAND_START
     band_kv = int(band_start + BAND_WEIGHTS * held)
+
+    released = min(stage.released for stage in stages)
+
+    def room(fraction: float, side: int) -> float:
+        left, allocated = start * (1 - fraction), allocated_at(fraction)
+        if not released:
+            return left - _need(allocated, side)
+        with_pools = [buffer for buffer in allocated if buffer.name == REQUEST_TABLE]
+        return min(left - _need(tuple(with_pools), side), left + released - _need(allocated, side))
 
     def allocated_at(fraction: float) -> tuple[Buffer, ...]:
         return buffers(model, sizing, parallelism, hardware, _tokens(start * fraction - held, cell, sizing))
@@ -180,11 +201,11 @@ def estimate(
     one_request = min(sizing.context_length, sizing.max_total_tokens or sizing.context_length) * cell
     feasible = Interval(
         low=(held + max(2, sizing.page_size) * cell - band_kv) / start,
-        high=_highest(lambda f: start * (1 - f) - _need(allocated_at(f), -1)),
+        high=_highest(lambda fraction: room(fraction, -1)),
     )
     safe = Interval(
         low=(held + one_request + band_kv) / start,
-        high=_highest(lambda f: start * (1 - f) - _need(allocated_at(f), +1)),
+        high=_highest(lambda fraction: room(fraction, +1)),
     )
     if max(stage.load_peak for stage in stages) > start + band_kv:
         feasible = safe = NOWHERE
@@ -196,6 +217,7 @@ def estimate(
         mem_fraction_static=fraction,
         stages=stages,
         kv_bytes_per_stage=cells,
+        draft_kv_bytes=cells[0] - _cells(model, profile, parallelism, sizing, None, None)[0],
         tokens=tokens,
         context_length=sizing.context_length,
         max_running_requests=sizing.requests(tokens),
@@ -207,17 +229,18 @@ def estimate(
         breaks=breaks,
         change=change,
         band_kv=band_kv,
-        band_buffers=_band(allocated),
+        band_buffers=_band(allocated, +1),
     )
 
 
-def _band(allocated: tuple[Buffer, ...]) -> int:
-    return int(BAND_FRAGMENTS + BAND_BUFFERS * sum(buffer.bytes for buffer in allocated))
+def _band(allocated: tuple[Buffer, ...], side: int) -> int:
+    spread = sum(buffer.spread for buffer in allocated) if side > 0 else 0
+    return int(BAND_FRAGMENTS + BAND_BUFFERS * sum(buffer.bytes for buffer in allocated)) + spread
 
 
 def _need(allocated: tuple[Buffer, ...], side: int) -> int:
     """Bytes of the buffers at the good (-1) or the bad (+1) end of their band."""
-    return sum(buffer.bytes for buffer in allocated) + side * _band(allocated)
+    return sum(buffer.bytes for buffer in allocated) + side * _band(allocated, side)
 
 
 def _highest(room: Callable[[float], float]) -> float:
@@ -230,10 +253,14 @@ def _highest(room: Callable[[float], float]) -> float:
 
 
 def _cells(
-    model: Model, profile: Profile, parallelism: Parallelism, sizing: Sizing, draft: Model | None
+    model: Model,
+    profile: Profile,
+    parallelism: Parallelism,
+    sizing: Sizing,
+    draft: Model | None,
+    algorithm: str | None,
 ) -> tuple[int, ...]:
-    """Bytes per token on a rank of each pipeline stage."""
-    algorithm = _algorithm(profile)
+    """Bytes per token on a rank of each pipeline stage, with the draft of `algorithm`."""
     return tuple(
         bytes_per_token(model, layers, parallelism, sizing.kv_cache_dtype, sizing.plain_sparse_rows, algorithm, draft)
         for layers in Placement.of(model, profile, parallelism).stages
@@ -310,9 +337,7 @@ def compare(predicted: Estimate, reported: Mapping[str, object]) -> tuple[Differ
 
     A figure that the server does not report is left out.
     """
-    first = predicted.stages[0]  # the stage that answers
-    weights = first.total - first.parts.get("draft", 0)
-    kv_cache = predicted.tokens * predicted.kv_bytes_per_stage[0]
+    weights, kv_cache = predicted.reported_weights, predicted.reported_kv_cache
     tokens_band = TOKENS_BAND * predicted.tokens + predicted.band_kv / predicted.kv_bytes_per_token
     kv_band = (TOKENS_BAND * kv_cache + predicted.band_kv) / GIB
     graphs = sum(buffer.bytes for buffer in predicted.buffers if buffer.captured)

@@ -35,29 +35,30 @@ class Figure:
 
 
 def available(log: str) -> dict[str, float]:
-    """Free memory by moment, in GiB, as far as the log of the first rank got."""
-    found = {moment: pattern.search(log) for moment, pattern in _AVAILABLE.items()}
-    return {moment: float(match[1]) for moment, match in found.items() if match}
+    """Free memory by moment, in GiB, as far as the log got; with a draft, after its share."""
+    found = {moment: pattern.findall(log) for moment, pattern in _AVAILABLE.items()}
+    return {moment: float(sizes[0 if "before" in moment else -1]) for moment, sizes in found.items() if sizes}
 
 
 def figures(expected: Estimate, usage: Mapping[str, object], log: str) -> tuple[Figure, ...]:
     """Predictions against `memory_usage` of the server's first rank and its log."""
     free = available(log)
     tokens, cache = _number(usage.get("token_capacity")), _number(usage.get("kvcache"))
-    stage = expected.stages[0]
+    cell = expected.kv_bytes_per_stage[0] - expected.draft_kv_bytes
     when_ready = expected.outside - sum(b.bytes for b in expected.buffers if b.name != PREFILL_ONLY)
     graphs = usage.get("graph")
     captured = sum(map(_number, graphs.values())) if isinstance(graphs, Mapping) else 0.0
     rows = [
-        Figure("weights", (stage.total - stage.parts.get("draft", 0)) / GIB, _number(usage.get("weight"))),
-        Figure("KV bytes per token", expected.kv_bytes_per_stage[0], round(cache * GIB / tokens) if tokens else 0),
+        Figure("weights", expected.reported_weights / GIB, _number(usage.get("weight"))),
+        Figure("KV bytes per token", cell, round(cache * GIB / tokens) if tokens else 0),
         Figure("KV tokens", expected.tokens, tokens),
-        Figure("KV cache", expected.tokens * expected.kv_bytes_per_stage[0] / GIB, cache),
+        Figure("KV cache", expected.reported_kv_cache / GIB, cache),
         Figure("graphs", sum(b.bytes for b in expected.buffers if b.captured) / GIB, captured),
         Figure("free when ready", when_ready / GIB, free.get("free when ready", 0.0)),
     ]
     if "free after weights" in free and tokens and expected.mem_fraction_static < 1:
-        rows.append(Figure("free at start", expected.free_at_start / GIB, _start(expected, free, cache)))
+        pools = cache + tokens * expected.draft_kv_bytes / GIB
+        rows.append(Figure("free at start", expected.free_at_start / GIB, _start(expected, free, pools)))
     return tuple(rows)
 
 

@@ -40,12 +40,14 @@ def verdict(which: str) -> Verdict:
 def test_weights_and_kv_cache_are_as_measured(name: str) -> None:
     estimated, usage = expected(name), SERVERS[name]["usage"]
 
-    assert estimated.weights / GIB == pytest.approx(usage["weight"], rel=0.005)
+    assert estimated.reported_weights / GIB == pytest.approx(usage["weight"], rel=0.005)
     # To the rounding of what SGLang prints, and one page that it adds to the pool.
-    rounding = (0.006 * GIB + 64 * estimated.kv_bytes_per_token) / usage["token_capacity"]
-    measured = usage["kvcache"] * GIB / usage["token_capacity"]
-    assert estimated.kv_bytes_per_token == pytest.approx(measured, abs=rounding)
-    assert estimated.tokens == pytest.approx(usage["token_capacity"], rel=0.02)
+    cell = estimated.kv_bytes_per_token - estimated.draft_kv_bytes
+    rounding = (0.011 * GIB + 64 * cell) / usage["token_capacity"]
+    assert cell == pytest.approx(usage["kvcache"] * GIB / usage["token_capacity"], abs=rounding)
+    # Or to the allocator's fragments that are left out, which count where the cache is small.
+    fragments = 0.05 * GIB / estimated.kv_bytes_per_token
+    assert estimated.tokens == pytest.approx(usage["token_capacity"], rel=0.02, abs=fragments)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -53,7 +55,10 @@ def test_what_is_left_when_ready_is_as_measured(name: str) -> None:
     pairs: dict[str, Pair] = {one.name: one for one in figures(expected(name), SERVERS[name]["usage"], "")}
     free = SERVERS[name]["free"]["free when ready"]
 
-    assert pairs["free when ready"].predicted == pytest.approx(free, abs=0.65)
+    # With fp8 blocks 0.6 GiB more than elsewhere are gone when the first graph is captured.
+    more = 0.8 if SERVERS[name]["model"] == "fp8" else 0.65
+    spread = sum(buffer.spread for buffer in expected(name).buffers) / GIB
+    assert free - more <= pairs["free when ready"].predicted <= free + more + spread
     assert [one.name for one in compare(expected(name), SERVERS[name]["usage"]) if one.exceeds_band] == []
 
 
