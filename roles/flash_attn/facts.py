@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyinfra.api.host import Host
 
 from roles.flash_attn.builder import RECORD
-from roles.flash_attn.wheels import KEPT, Release
+from roles.flash_attn.wheels import KEPT, Release, versions
 from roles.observation import observe
 from roles.preflight.facts import SMI_SECONDS, bounded
 
@@ -30,16 +30,12 @@ class FlashAttnFacts:
 
 def flash_attn_facts(host: Host, release: str, cuda_home: str) -> FlashAttnFacts:
     """Look at the release at path `release`, the toolkit beside it, and the wheels that are kept."""
-    python = shlex.quote(f"{release}/bin/python")
-    versions = "import sys, importlib.metadata as m; print('python=%d.%d' % sys.version_info[:2]); "
-    versions += "print('torch=' + m.version('torch').split('+')[0])"
-    nvcc = f"{shlex.quote(cuda_home)}/bin/nvcc --version | sed -n 's/.*release \\([0-9.]*\\),.*/cuda=\\1/p'"
     seen = observe(
         host,
         {
             "record": f"cat {shlex.quote(f'{release}/{RECORD}')}",
             "capability": bounded(_CAPABILITY, SMI_SECONDS),
-            "release": f'{python} -c "{versions}"; {nvcc}',
+            "release": versions(release, cuda_home),
             "wheels": f"ls -d {KEPT}/*/*.whl",
         },
     )

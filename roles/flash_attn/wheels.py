@@ -1,5 +1,6 @@
 """Wheels of flash-attn: what they are made from, for which GPUs, and where they are kept. Pure."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -45,6 +46,14 @@ class Release:
         pairs = dict(line.split("=", 1) for line in lines if "=" in line)
         values = [pairs.get(name, "") for name in ("python", "torch", "cuda")]
         return cls(*values) if all(values) else None
+
+
+def versions(release: str, cuda_home: str) -> str:
+    """The shell program that prints the lines `Release.read` reads, of paths."""
+    script = "import sys, importlib.metadata as m; print('python=%d.%d' % sys.version_info[:2]); "
+    script += "print('torch=' + m.version('torch').split('+')[0])"
+    nvcc = f"{shlex.quote(cuda_home)}/bin/nvcc --version | sed -n 's/.*release \\([0-9.]*\\),.*/cuda=\\1/p'"
+    return f'{shlex.quote(f"{release}/bin/python")} -c "{script}"; {nvcc}'
 
 
 def key(version: str, release: Release, architecture: str) -> str:

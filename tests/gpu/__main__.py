@@ -22,9 +22,10 @@ from roles.benchmark.program import server_info
 from roles.preflight.hardware import Hardware
 from roles.serve.command import Command, command, trusts_code
 from roles.serve.memory import compare, estimate
+from roles.serve.parallelism import Parallelism, on_cpu
 from roles.serve.settings import ServeSettings
 from roles.sglang.catalogue import Catalogue, versions
-from tests.gpu import folder, gpus, traffic
+from tests.gpu import folder, gpus, ranks, traffic
 from tests.gpu.cases import READY, Case, cases
 from tests.gpu.documents import cut, model, profile, text_only
 from tests.gpu.measured import available, figures
@@ -90,6 +91,7 @@ def run(case: Case, hardware: Hardware, arguments: argparse.Namespace) -> dict[s
     work = out / "work" / case.name
     work.mkdir(parents=True, exist_ok=True)
     how = _command(case, arguments, folder.write(case.model, work / "model"))
+    hardware = gpus.processors(Parallelism.of(case.profile.server)) if on_cpu(case.profile) else hardware
     expected = estimate(case.model, case.profile, hardware)
     outcome: dict[str, JsonValue] = {
         "case": case.name,
@@ -136,11 +138,13 @@ def _command(case: Case, arguments: argparse.Namespace, weights: Path) -> Comman
         release=str(runtime.parent.parent),
         weights=str(weights.resolve()),
         trust_remote_code=trusts_code(case.model, None),
-        cuda_home=arguments.cuda_home,
+        cuda_home=None if on_cpu(case.profile) else arguments.cuda_home,
     )
     # The service's own cache is not for another user's files.
     cache = str((arguments.out / "work" / "cache").resolve())
     environment = {name: value.replace(paths.CACHE, cache) for name, value in made.environment.items()}
+    reporting = str(ranks.plugin(arguments.out / "work" / "plugin").resolve())
+    environment["PYTHONPATH"] = ":".join([reporting, *filter(None, [environment.get("PYTHONPATH")])])
     Path(environment["HOME"]).mkdir(parents=True, exist_ok=True)
     return replace(made, environment=environment)
 
@@ -170,7 +174,10 @@ def _reported(server: Server, case: Case, hardware: Hardware) -> dict[str, JsonV
         "memory_usage": usage,
         "available": dict(available(server.text)),
         "used MiB": gpus.used_mib(),
-        "figures": [[one.name, one.predicted, one.reported] for one in figures(expected, usage, server.text)],
+        "figures": [
+            [one.name, one.predicted, one.reported]
+            for one in (*figures(expected, usage, server.text), *ranks.figures(expected, server.text))
+        ],
         "buffers": [[one.name, one.bytes] for one in expected.buffers],
         "outside its band": [one.name for one in compare(expected, usage) if one.exceeds_band],
     }

@@ -1,10 +1,13 @@
 """What the driver says of the GPUs of this machine."""
 
+import re
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from roles.preflight.hardware import Hardware
 from roles.preflight.parse import GPU_QUERY, gpu
+from roles.serve.parallelism import Parallelism
 
 
 def hardware() -> Hardware:
@@ -16,6 +19,13 @@ def hardware() -> Hardware:
     return Hardware(
         gpus=len(found), gpu=first.name, memory_mib=first.memory_mib, compute_capability=first.compute_capability
     )
+
+
+def processors(parallelism: Parallelism) -> Hardware:
+    """What an estimate takes the CPUs for: a GPU for each rank, with an equal part of the main memory."""
+    total = re.search(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
+    assert total
+    return Hardware(gpus=parallelism.gpus, memory_mib=int(total[1]) // 1024 // parallelism.gpus)
 
 
 def used_mib() -> int:

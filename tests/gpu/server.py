@@ -14,7 +14,7 @@ from typing import Final
 from roles.serve import ready
 from roles.serve.command import Command
 from roles.serve.failure import Explanation, explain
-from roles.serve.start import Follower, follow
+from roles.serve.start import READY, Follower, follow
 from tests.gpu import gpus
 
 TIMED_OUT: Final = 124
@@ -57,7 +57,7 @@ class Server:
         ended = self.process.poll()
         self.result = "timeout" if waiting.returncode == TIMED_OUT else "signal" if (ended or 0) < 0 else "exit-code"
         self.on_gpus = frozenset(set(ready.family(self.process.pid)) & gpus.processes())
-        return status == 0
+        return status == READY
 
     def why(self) -> Explanation:
         """Why it did not start, by the product's own reading of the log."""
