@@ -26,7 +26,7 @@ class Part(NamedTuple):
 PARTS: Final = {
     "nothing-to-do": Part("Nothing to do", parts.nothing_to_do),
     "one-value": Part("One value changed", parts.one_value),
-    "from-bare": Part("A bare host", parts.from_bare),
+    "from-bare": Part("A bare host", parts.from_bare, needs_host=False),
     "loading": Part("Slipway's own imports", alone.loading, needs_host=False),
     "planning": Part("A plan", alone.planning, needs_host=False),
     "installing": Part("Installing a release", alone.installing),
