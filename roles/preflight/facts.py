@@ -25,8 +25,8 @@ def bounded(program: str, seconds: float) -> str:
 answer=$(mktemp)
 ( timeout --signal=KILL {seconds} sh -c {shlex.quote(program)} </dev/null >"$answer" 2>&1
   echo $? >"$answer.status" ) >/dev/null 2>&1 &
-left={int(seconds * 10) + 20}
-until [ -s "$answer.status" ] || [ $left -le 0 ]; do sleep 0.1; left=$((left - 1)); done
+left={int(seconds * 50) + 100}
+until [ -s "$answer.status" ] || [ $left -le 0 ]; do sleep 0.02; left=$((left - 1)); done
 case "$(cat "$answer.status")" in ""|137) echo '{NO_ANSWER}' ;; *) cat "$answer" ;; esac
 rm -f "$answer" "$answer.status"
 """
