@@ -11,6 +11,7 @@ from typing import Final
 
 from benchmarks.site import UNIT, Site, make_site
 from roles.base.layout import PACKAGES
+from roles.serve.unit import TRIED, UNITS
 from tests.lab import hosts
 from tests.lab.places import CHECKOUT, KNOWN_HOSTS, Place
 
@@ -31,7 +32,7 @@ ExecStart=
 ExecStart=/bin/sleep infinity
 ExecStartPost=
 """
-_DROP_IN: Final = f"/etc/systemd/system/{UNIT}.d/stand-in.conf"
+_DROP_IN: Final = f"{UNITS}/{UNIT}.d/stand-in.conf"
 
 STARTING: Final = "7d4958e842da4a758f6c1cdc7b36dcc5"
 STOPPING: Final = "de5b426a63be47a7b6ac3eaac82e2f6f"
@@ -87,8 +88,7 @@ def download_packages(host: str) -> None:
 @contextmanager
 def stand_in() -> Iterator[None]:
     """Meanwhile the unit starts a program that does nothing, at once, instead of SGLang."""
-    unit = f"/etc/systemd/system/{UNIT}"
-    hosts.run(HOST, f"cp {unit} /root/; mkdir -p {Path(_DROP_IN).parent}; {_written(_DROP_IN, _STAND_IN)}")
+    hosts.run(HOST, f"cp {UNITS}/{UNIT} /root/; mkdir -p {Path(_DROP_IN).parent}; {_written(_DROP_IN, _STAND_IN)}")
     put_back()
     try:
         yield
@@ -102,7 +102,7 @@ def put_back() -> None:
     hosts.run(
         HOST,
         f"while systemctl list-jobs --no-legend | grep -q {UNIT}; do sleep 0.1; done;"
-        f"cp /root/{UNIT} /etc/systemd/system/ && systemctl daemon-reload && systemctl restart {UNIT}",
+        f"rm -f {TRIED}/{UNIT}; cp /root/{UNIT} {UNITS}/ && systemctl daemon-reload && systemctl restart {UNIT}",
     )
 
 
