@@ -10,13 +10,13 @@ from pyinfra.api.host import Host
 
 from roles.credentials import exported
 from roles.files import File, write
-from roles.paths import STATE
+from roles.paths import CACHE, STATE
 from roles.remote import RemoteError, attempt, run
 from roles.serve import programs
 from roles.serve.candidate import Candidate
 from roles.serve.command import served_name
 from roles.serve.deadline import Deadline
-from roles.serve.failure import explain
+from roles.serve.failure import Explanation, explain
 from roles.serve.good import GOOD, GOOD_HISTORY, Acceptance
 from roles.serve.keys import API_KEY
 from roles.serve.start import LATE
@@ -24,6 +24,9 @@ from roles.serve.unit import TRIED, UNITS
 
 RELEASE_LIMIT: Final = 60
 """Seconds that a driver may take to give the memory of ended processes back."""
+
+ROOM: Final = 2**20
+"""Bytes: more than units, history and the record of a benchmark take."""
 
 LAST_FAILURE: Final = f"{STATE}/last-failure.txt"
 """Marks a host that does not serve what was declared; `tests/host` shows it."""
@@ -54,6 +57,20 @@ done"""
             raise SwitchError(
                 f"port {candidate.command.port} is held by {where}; stop it, or give the profile another port"
             )
+
+
+def check_room(host: Host) -> None:
+    """Where a switch and a server write there is room: a failure there would come after the old server is gone."""
+    program = f"""
+for folder in {shlex.join([UNITS, STATE, CACHE])}; do
+    {{ head --bytes={ROOM} /dev/zero > $folder/.room; }} 2> /dev/null || echo $folder
+    rm -f $folder/.room
+done"""
+    if full := run(host, program).split():
+        raise SwitchError(
+            f"nothing more can be written to {', '.join(full)}: free space there (`df -h` and `df -i` show how much "
+            "there is), or mount it for writing"
+        )
 
 
 def check_deadline(host: Host, candidate: Candidate) -> Deadline:
@@ -150,21 +167,26 @@ def accept(host: Host, candidates: Sequence[Candidate], others: Sequence[str]) -
     )
     units = [candidate.unit_name for candidate in candidates]
     others_kept = " ".join(f"! -name {shlex.quote(unit)}" for unit in units)
-    # A line that a crash has cut off must not swallow the next one.
-    record = f'{{ [ -z "$(tail -c 1 {GOOD_HISTORY})" ] || echo; echo {shlex.quote(acceptance.line())}; }}'
+    # The history is written first, as the disk may be full, and takes effect last. What a crash cut off ends a line.
+    new = f"{GOOD_HISTORY}.new"
+    line = shlex.quote(acceptance.line())
+    history = f'{{ cat {GOOD_HISTORY}; [ -z "$(tail -c 1 {GOOD_HISTORY})" ] || echo; echo {line}; }} > {new}'
     run(
         host,
         f"""
-install -d {GOOD} && touch {GOOD_HISTORY} && {_copy(units, TRIED, UNITS)} && {_copy(units, UNITS, GOOD)} &&
-{_END_TRIAL} && {_enable_only(units, others)} &&
-{record} >> {GOOD_HISTORY} && sync {GOOD_HISTORY} {GOOD}/* {UNITS}/sglang-*.service && rm -f {LAST_FAILURE} &&
+install -d {GOOD} && touch {GOOD_HISTORY} && {history} &&
+{_copy(units, TRIED, UNITS)} && {_copy(units, UNITS, GOOD)} && {_END_TRIAL} && {_enable_only(units, others)} &&
+sync {new} {GOOD}/* {UNITS}/sglang-*.service && mv {new} {GOOD_HISTORY} && rm -f {LAST_FAILURE} &&
 find {GOOD} -type f {others_kept} -delete""",
     )
 
 
 def put_back(host: Host, units: Sequence[str]) -> None:
-    """The unit files of these units as they were when they were accepted; nothing is tried any more."""
-    run(host, f"{_copy(units, GOOD, UNITS)} && {_END_TRIAL}")
+    """The unit files of these units as they were when they were accepted; nothing is tried any more.
+
+    On a full disk they stay as they are: another file of the same server is better than none.
+    """
+    run(host, f"({_copy(units, GOOD, UNITS)})\n{_END_TRIAL}")
 
 
 _END_TRIAL: Final = f"rm -f {TRIED}/sglang-*.service && systemctl daemon-reload"
@@ -225,6 +247,12 @@ def why_it_failed(host: Host, unit: str, since: str, *, late: bool = False) -> s
 
     `since`: seconds of the host's clock; `late`: nobody waits for it any longer.
     """
+    explanation, journal = _explained(host, unit, since, late=late)
+    return f"{explanation}\nthe end of its journal:\n{_last_lines(journal)}"
+
+
+def _explained(host: Host, unit: str, since: str, *, late: bool = False) -> tuple[Explanation, str]:
+    """What the journal since then explains, and the journal."""
     _, status = attempt(host, f"systemctl show --property=Result,ExecMainStatus {unit}")
     _, journal = attempt(host, f"journalctl --sync; journalctl --unit={unit} --since=@{since} --output=cat")
     shown = dict(line.split("=", 1) for line in status.splitlines() if "=" in line)
@@ -234,7 +262,7 @@ def why_it_failed(host: Host, unit: str, since: str, *, late: bool = False) -> s
         result="timeout" if late else shown.get("Result", ""),
         exit_status=int(exit_status) if exit_status.isdigit() else None,
     )
-    return f"{explanation}\nthe end of its journal:\n{_last_lines(journal)}"
+    return explanation, journal
 
 
 def _last_lines(journal: str, number: int = 30) -> str:
@@ -253,12 +281,17 @@ def smoke(host: Host, candidate: Candidate) -> Mapping[str, object]:
     model = served_name(candidate.profile)
     words = ["python3", programs.SMOKE.path, candidate.url, model, json.dumps(options)]
     key = exported({"SLIPWAY_API_KEY": API_KEY}) if API_KEY in candidate.keys else ""
+    since = run(host, "date +%s.%N").strip()
     _, output = attempt(host, key + shlex.join(words))
     try:
         verdict = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
         raise SwitchError(f"{candidate.profile.name}: the smoke test did not end: {output}") from None
     if not verdict["passed"]:
-        raise SwitchError("\n".join([f"{candidate.profile.name} does not answer as it must:", *verdict["reasons"]]))
+        explanation, _ = _explained(host, candidate.unit_name, since)
+        # A server that answers wrongly may see no fault in it.
+        why = [f"its journal says:\n{explanation}"] if explanation.evidence else []
+        reasons = [f"{candidate.profile.name} does not answer as it must:", *verdict["reasons"], *why]
+        raise SwitchError("\n".join(reasons))
     host.log(f"{settings.requests} short requests and others answered in {verdict['seconds']} s")
     return dict(verdict["memory"])

@@ -63,6 +63,7 @@ def _prepare(
 ) -> Mapping[str, Deadline]:
     """All that can be done and proved while the old server still serves. Returns how long each start may take."""
     deadlines = {}
+    steps.check_room(host)
     for candidate in candidates:
         if runs_as_declared(candidate, before.units):
             continue

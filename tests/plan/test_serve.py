@@ -11,6 +11,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from inventory import load
+from roles.paths import STATE
 from roles.remote import ConnectionLost, RemoteError
 from roles.serve import switch
 from roles.serve.candidate import Candidate
@@ -104,7 +105,7 @@ def test_a_switch_goes_step_by_step_and_what_a_boot_starts_comes_last(switching:
         place(commands, START, NEW),
         place(commands, "smoke.py", "http://"),
         place(commands, "gate"),
-        place(commands, f">> {GOOD_HISTORY}", f"systemctl enable --quiet {NEW}"),
+        place(commands, f"mv {GOOD_HISTORY}.new", f"systemctl enable --quiet {NEW}"),
         place(commands, f"mv {UNITS}/.{OLD}.new {UNITS}/{OLD}"),
     ]
     assert steps == sorted(steps)
@@ -116,7 +117,7 @@ def test_a_start_under_way_is_joined(switching: Switching) -> None:
     commands = switching.run(
         f"{OLD} enabled inactive no none current", f"{NEW} disabled activating no {fingerprint} current"
     )
-    assert place(commands, START, NEW) < place(commands, f">> {GOOD_HISTORY}")
+    assert place(commands, START, NEW) < place(commands, f"mv {GOOD_HISTORY}.new")
     assert absent(commands, "systemctl stop")
     assert absent(commands, f"{TRIED}/{NEW}", "base64")
 
@@ -137,7 +138,7 @@ def test_a_failure_is_undone_and_then_kept(switching: Switching) -> None:
         commands.index("failed"),
     ]
     assert steps == sorted(steps)
-    assert absent(commands, f">> {GOOD_HISTORY}")
+    assert absent(commands, f"mv {GOOD_HISTORY}.new")
     assert absent(commands, f"{UNITS}/.{OLD}.new", "base64")
     ((name, reason),) = switching.failures
     assert name == "tiny-tp2"
@@ -165,6 +166,23 @@ def test_a_disk_too_slow_for_the_limit_is_found_before_anything_stops(switching:
     assert "as its disk is slow" in switching.said[0]
     switching.commands.clear()
     assert place(switching.run(serve_ready_limit=86400), START, NEW, '"86400"')
+
+
+def test_a_full_disk_is_found_before_anything_stops(switching: Switching) -> None:
+    commands = switching.run(responses={"/.room": STATE})
+    assert absent(commands, "systemctl stop")
+    assert "failed" in commands
+    assert f"nothing more can be written to {STATE}: " in switching.said[0]
+
+
+def test_a_server_that_answers_wrongly_is_explained_by_its_journal(switching: Switching) -> None:
+    failed = {"success": False, "stdout": '{"passed": false, "reasons": ["no answer"]}'}
+    died = "Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT for cleanup..."
+    switching.run(responses={"smoke.py http": failed, "journalctl --unit": died})
+    ((_, reason),) = switching.failures
+    assert reason.startswith(
+        "tiny-tp2 does not answer as it must:\nno answer\nits journal says:\na process was killed: "
+    )
 
 
 @pytest.mark.parametrize(("lock", "goes_back"), [("taken", True), ("held you@there since 10:00:00 UTC", False)])
