@@ -59,6 +59,17 @@ def test_a_host_declared_without_gpus_passes(fake_deploy: Deploy) -> None:
     assert len(check(fake_deploy, "bare", hardware={"gpus": 0}).commands) == 1
 
 
+def test_a_host_that_cannot_be_read_is_told_in_one_sentence(fake_deploy: Deploy) -> None:
+    refused = {"::observed:: nvidia-smi": {"success": False, "stderr": "sudo: a password is required"}}
+    data = {"fake_delay": 0, "fake_delay_jitter": 0, "fake_responses": refused, "profile": "any"}
+    with pytest.raises(DeployError) as told:
+        fake_deploy(preflight, inventory=SiteInventory(Site({}, {}), {"@fake/host": data}, {}, {}))
+    assert str(told.value).startswith(
+        "host @fake/host: cannot be read (sudo: a password is required); Slipway needs "
+    )
+    assert "\n" not in str(told.value)
+
+
 # collective
 
 PROFILE = Profile(name="p", description="x", model="m", environment={"NCCL_P2P_LEVEL": "SYS"})
