@@ -16,12 +16,6 @@ class CudaSettings(RoleSettings):
 
     prefix: ClassVar[str] = "cuda_"
 
-    driver: Literal["manage", "require"] = "require"
-    """`manage` installs the open-module driver of `cuda_driver_branch` and keeps it; `require` only checks."""
-    driver_branch: int = Field(default=580, ge=525)
-    """Branch of the driver that `manage` installs; 580 is the first for CUDA 13 and NVIDIA's long-term one."""
-    reboot: Literal["allow", "refuse"] = "refuse"
-    """Whether a run may reboot the host, when the loaded driver or boot parameters are not the wanted ones."""
     toolkit: Literal["pypi", "apt", "present"] = "pypi"
     """Where nvcc comes from: NVIDIA's packages on PyPI, its apt repository, or `cuda_home` as it is."""
     toolkit_version: str = Field(default="13.0.3", pattern=r"^\d+\.\d+(\.\d+)?$")
@@ -32,6 +26,12 @@ class CudaSettings(RoleSettings):
     """URL to use in place of NVIDIA's apt repository for this distribution; empty: NVIDIA's own."""
     apt_key: str = ""
     """ASCII-armoured public key that `cuda_apt_mirror` is signed with; empty: NVIDIA's."""
+    driver: Literal["manage", "require"] = "require"
+    """`manage` installs the open-module driver of `cuda_driver_branch` and keeps it; `require` only checks."""
+    driver_branch: int = Field(default=580, ge=525)
+    """Branch of the driver that `manage` installs; 580 is the first for CUDA 13 and NVIDIA's long-term one."""
+    reboot: Literal["allow", "refuse"] = "refuse"
+    """Whether a run may reboot the host, when the loaded driver or boot parameters are not the wanted ones."""
     persistence: bool | None = None
     """Whether nvidia-persistenced keeps the GPUs initialised; unset: only seen to with `cuda_driver: manage`."""
     power_limit_watts: int | None = Field(default=None, gt=0)
@@ -61,6 +61,15 @@ class CudaSettings(RoleSettings):
         if info.data.get("toolkit") == "present" and not home:
             raise ValueError("with cuda_toolkit: present it must name the toolkit's directory")
         return home
+
+    @field_validator("driver_branch")
+    @classmethod
+    def _runs_the_toolkit(cls, branch: int, info: ValidationInfo) -> int:
+        version = info.data.get("toolkit_version", "")
+        oldest = MINIMUM_DRIVER.get(major(version), "")
+        if info.data.get("driver") == "manage" and oldest and branch < int(major(oldest)):
+            raise ValueError(f"must be {major(oldest)} or newer for CUDA {version}, not {branch}")
+        return branch
 
     @field_validator("boot_parameters")
     @classmethod

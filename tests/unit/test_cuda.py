@@ -47,6 +47,10 @@ def live(**changes: object) -> Live:
         ),
         ({"toolkit": "apt", "toolkit_version": "11.8"}, "cuda_toolkit_version: must be of CUDA 12 or 13, not 11.8"),
         ({"driver": "install"}, "all.yml: cuda_driver: input should be 'manage' or 'require', not 'install'"),
+        (
+            {"driver": "manage", "driver_branch": 535},
+            "all.yml: cuda_driver_branch: must be 580 or newer for CUDA 13.0.3, not 535",
+        ),
         ({"apt_mirror": "ftp://x"}, "cuda_apt_mirror"),
         ({"boot_parameters": ["iommu=pt; reboot"]}, "cuda_boot_parameters"),
         ({"power_limit_watts": 0}, "cuda_power_limit_watts"),
