@@ -5,14 +5,14 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from inspect import cleandoc
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks import alone, parts
 from benchmarks.report import RESULTS, report
 from benchmarks.samples import Comparison, Goal
+from tests.lab.places import LAB
 
-_KEPT: Final = Path(__file__).parents[1] / "results/benchmarks"
+_KEPT: Final = LAB / "benchmarks"
 
 
 class Part(NamedTuple):
