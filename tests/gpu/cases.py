@@ -1,6 +1,6 @@
 """What is tried on one GPU: every kind of attention and of stored weights, both edges of what fits, and failures.
 
-Sizes are such that an H200 (141 GB) holds them. Pure.
+Sizes are such that an H200 (141 GB) holds them; with several GPUs, every way to spread a model. Pure.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Case:
 
 def cases(hardware: Hardware) -> tuple[Case, ...]:
     """Every case; names are unique."""
-    return (*_gate(), *_memory(), *_edges(hardware), *_failures())
+    return (*_gate(), *_memory(), *_edges(hardware), *_failures(), *_spread(hardware.gpus))
 
 
 def _models() -> dict[str, Model]:
@@ -146,6 +146,22 @@ def _memory() -> Iterator[Case]:
     )
     for name, kind, server in asked:
         yield _case(name.replace(", ", "-").replace(" ", "-"), kind, server)
+
+
+def _spread(gpus: int) -> Iterator[Case]:
+    """The same model in each way over all GPUs of this machine; nothing where there is one."""
+    if gpus == 1:
+        return
+    ways: dict[str, dict[str, Flag]] = {
+        "tp": {"tp_size": gpus},
+        "tp-ep": {"tp_size": gpus, "ep_size": gpus},
+        "pp": {"pp_size": gpus},
+        "attn-dp": {"tp_size": gpus, "attn_dp_size": gpus},
+    }
+    if gpus > 2:
+        ways["tp-pp"] = {"tp_size": gpus // 2, "pp_size": 2}
+    for way, sizes in ways.items():
+        yield _case(f"int4-{way}", "int4", {"mem_fraction_static": 0.85, "max_running_requests": 64, **sizes})
 
 
 def _edges(hardware: Hardware) -> Iterator[Case]:

@@ -9,6 +9,7 @@ import pytest
 
 from roles.preflight.hardware import Hardware
 from roles.serve.memory import Verdict, estimate
+from roles.serve.parallelism import Parallelism, check
 from tests.gpu.__main__ import main
 from tests.gpu.cases import READY, cases
 from tests.gpu.documents import cut, model, profile, text_only
@@ -60,6 +61,9 @@ def test_a_server_is_held_against_its_estimate_and_leaves_nothing(run: Run) -> N
     assert figures["KV bytes per token"] == (147456, pytest.approx(147456, abs=5))
     assert figures["free at start"] == (pytest.approx(139.2, abs=0.01), pytest.approx(139.2, abs=0.1))
     assert outcome["outside its band"] == []
+    # What each rank says of itself, to the byte.
+    assert figures["tp 0 pp 0 weights"] == (16402442240, 16402442244)
+    assert figures["tp 0 pp 0 KV bytes per token"] == (147456, pytest.approx(147456, abs=5))
 
 
 @pytest.mark.parametrize("name", ["unknown-flag", "port-in-use"])
@@ -80,6 +84,14 @@ def test_a_shipped_profile_is_served_with_fewer_layers(run: Run) -> None:
     assert outcome["came"] == READY
     assert (config["num_hidden_layers"], config["hidden_size"]) == (2, 7168)
     assert "--tp-size" in outcome["command"]  # type: ignore[operator]
+
+
+def test_a_model_is_spread_over_all_gpus_in_every_way() -> None:
+    eight = [case for case in cases(H200.model_copy(update={"gpus": 8})) if case not in cases(H200)]
+
+    assert [case.name for case in eight] == ["int4-tp", "int4-tp-ep", "int4-pp", "int4-attn-dp", "int4-tp-pp"]
+    assert {Parallelism.of(case.profile.server).gpus for case in eight} == {8}
+    assert all(not check(case.profile, case.model, H200.model_copy(update={"gpus": 8})) for case in eight)
 
 
 def test_what_is_expected_of_an_edge_is_what_the_estimate_says() -> None:

@@ -50,6 +50,13 @@ def test_weights_and_kv_cache_are_as_measured(name: str) -> None:
     assert estimated.tokens == pytest.approx(usage["token_capacity"], rel=0.02, abs=fragments)
 
 
+@pytest.mark.parametrize("name", [name for name, server in SERVERS.items() if "tensors" in server])
+def test_tensors_have_the_bytes_that_a_server_listed(name: str) -> None:
+    first = expected(name).stages[0]
+    # All of them but scalars.
+    assert 0 <= SERVERS[name]["tensors"] - (first.total - first.parts.get("draft", 0)) < 60_000
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_what_is_left_when_ready_is_as_measured(name: str) -> None:
     pairs: dict[str, Pair] = {one.name: one for one in figures(expected(name), SERVERS[name]["usage"], "")}
