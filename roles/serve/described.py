@@ -11,9 +11,10 @@ from roles.paths import USER
 from roles.remote import attempt
 from roles.serve.candidate import Candidate
 from roles.serve.declared import models_of
-from roles.serve.memory import compare, estimate
+from roles.serve.memory import estimate
 from roles.serve.parallelism import on_cpu
 from roles.serve.profile import Profile
+from roles.serve.reported import compare
 from roles.serve.settings import ServeSettings
 from roles.serve.steps import SwitchError
 from roles.serve.suits import suitability

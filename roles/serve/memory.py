@@ -6,7 +6,7 @@ checks that before the server runs out of memory. Too low a fraction leaves no K
 for the rest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -39,7 +39,6 @@ BAND_BUFFERS: Final = 0.25
 BAND_FRAGMENTS: Final = 0.3 * GIB
 """Memory that the allocator holds and nobody can use."""
 
-TOKENS_BAND: Final = 0.02
 BISECTIONS: Final = 14
 """Enough for a fraction in four digits."""
 
@@ -310,51 +309,3 @@ def _why(
         return reason, Change("mem_fraction_static", "raise")
     do = "do not" if verdict is Verdict.NO else "may not"
     return f"{largest.name} and other buffers {do} fit beside the KV cache", Change("mem_fraction_static", "lower")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One predicted figure against what a server reported."""
-
-    name: str
-    predicted: float
-    reported: float
-    band: float
-    """Largest difference that the estimate claims for itself, in the unit of the figures."""
-
-    @property
-    def exceeds_band(self) -> bool:
-        return abs(self.reported - self.predicted) > self.band
-
-    @property
-    def sentence(self) -> str:
-        band = f"error band {self.band:,.3g}"
-        return f"{self.name}: {self.reported:,.6g} reported, {self.predicted:,.6g} estimated, {band}"
-
-
-def compare(predicted: Estimate, reported: Mapping[str, object]) -> tuple[Difference, ...]:
-    """The estimate against `memory_usage` of a started server's /server_info; sizes in GiB.
-
-    A figure that the server does not report is left out.
-    """
-    weights, kv_cache = predicted.reported_weights, predicted.reported_kv_cache
-    tokens_band = TOKENS_BAND * predicted.tokens + predicted.band_kv / predicted.kv_bytes_per_token
-    kv_band = (TOKENS_BAND * kv_cache + predicted.band_kv) / GIB
-    graphs = sum(buffer.bytes for buffer in predicted.buffers if buffer.captured)
-    lines = [
-        ("weight", weights / GIB, _number(reported.get("weight")), 0.01 * weights / GIB),
-        ("kvcache", kv_cache / GIB, _number(reported.get("kvcache")), kv_band),
-        ("token_capacity", predicted.tokens, _number(reported.get("token_capacity")), tokens_band),
-        ("graph", graphs / GIB, _graphs(reported.get("graph")), predicted.band_buffers / GIB),
-    ]
-    return tuple(Difference(name, ours, theirs, band) for name, ours, theirs, band in lines if theirs is not None)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _graphs(value: object) -> float | None:
-    if not isinstance(value, Mapping):
-        return None
-    return sum(number for part in value.values() if (number := _number(part)) is not None)

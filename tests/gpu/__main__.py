@@ -21,8 +21,9 @@ from roles import paths
 from roles.benchmark.program import server_info
 from roles.preflight.hardware import Hardware
 from roles.serve.command import Command, command, trusts_code
-from roles.serve.memory import compare, estimate
+from roles.serve.memory import estimate
 from roles.serve.parallelism import Parallelism, on_cpu
+from roles.serve.reported import compare
 from roles.serve.settings import ServeSettings
 from roles.sglang.catalogue import Catalogue, versions
 from tests.gpu import folder, gpus, ranks, traffic

@@ -18,11 +18,13 @@ def register() -> None:
 
 def report(allocate: Any, runner: Any, *arguments: Any, **options: Any) -> Any:
     """Allocate the KV pool, and say what this rank holds then."""
+    from sglang.srt.runtime_context import get_parallel
+
     result = allocate(runner, *arguments, **options)
     sizes = runner.token_to_kv_pool.get_kv_size_bytes()
     held = {
-        "tp": runner.ps.tp_rank,
-        "pp": runner.ps.pp_rank,
+        "tp": get_parallel().tp_rank,
+        "pp": get_parallel().pp_rank,
         "draft": runner.is_draft_worker,
         "weights": weights(runner.model),
         "kv": sum(sizes) if isinstance(sizes, tuple) else sizes,

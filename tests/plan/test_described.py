@@ -17,7 +17,8 @@ from pyinfra.context import ctx_state
 from inventory import SiteInventory
 from roles.serve.declared import declared
 from roles.serve.described import check_weights, compare_memory
-from roles.serve.memory import compare, estimate
+from roles.serve.memory import estimate
+from roles.serve.reported import compare
 from roles.serve.steps import SwitchError
 from roles.weights.config_files import config_files
 from roles.weights.layout import directory

@@ -5,7 +5,8 @@ from pydantic import JsonValue
 
 from roles.benchmark.output import memory
 from roles.benchmark.prediction import prediction
-from roles.serve.memory import compare, estimate
+from roles.serve.memory import estimate
+from roles.serve.reported import compare
 from tests.unit.shipped import draft_of, model_of, profile, rtx_pro_6000_x8
 
 

@@ -12,7 +12,8 @@ from roles.benchmark.statistics import RESTART_NOISE, Figure
 from roles.preflight.hardware import Hardware
 from roles.serve.buffers import GIB
 from roles.serve.failure import explain
-from roles.serve.memory import Estimate, compare, estimate
+from roles.serve.memory import Estimate, estimate
+from roles.serve.reported import compare
 from tests.gpu.cases import GATE, MODELS, profile
 from tests.gpu.measured import Figure as Pair
 from tests.gpu.measured import figures

@@ -6,8 +6,9 @@ import pytest
 
 from roles.preflight.hardware import Hardware
 from roles.serve.buffers import GIB
-from roles.serve.memory import Verdict, compare, estimate
+from roles.serve.memory import Verdict, estimate
 from roles.serve.profile import Flag, Profile
+from roles.serve.reported import compare
 from roles.serve.weights_per_rank import checkpoint_bytes
 from roles.weights.model import Model
 from tests.oracle.cases import HOST, documents, variant
