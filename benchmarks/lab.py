@@ -1,6 +1,8 @@
 """The lab host that is deployed to: under many names, behind a slow link, or with a server that starts at once."""
 
 import json
+import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,12 @@ from tests.lab.places import CHECKOUT, KNOWN_HOSTS, Place
 HOST: Final = "bench"
 FRESH: Final = "bench-fresh"
 """A host for what can be measured only once on each."""
+
+FRESH_PORT: Final = 30016
+"""Of its server."""
+
+_JOURNAL_SECONDS: Final = 5
+"""That the journal may take to show what has happened."""
 
 _FIRST_DOOR: Final = 24000
 _FIRST_RELAY: Final = 25000
@@ -106,19 +114,23 @@ def put_back() -> None:
     )
 
 
-def moment(host: str, event: str, since: float) -> float:
-    """When systemd next says `event` of the server's unit, in seconds of the monotonic clock.
+def moment(host: str, event: str, since: float, process: int) -> float | None:
+    """When systemd says `event` of the server's unit, in seconds of the monotonic clock; None if it does not.
 
-    `since` is in seconds of the epoch: what was said after it counts.
+    `since` is in seconds of the epoch: what was said after it counts. After the end of `process` nothing more will be.
     """
     asked = f"journalctl --follow --no-tail --output=json --since=@{since:.6f} MESSAGE_ID={event} UNIT={UNIT}"
     with subprocess.Popen(
         [*hosts.ssh_command(Place(host)), f"sudo {asked}"], stdout=subprocess.PIPE, text=True
     ) as journal:
         assert journal.stdout
-        line = journal.stdout.readline()
+        said, ended = journal.stdout.fileno(), os.pidfd_open(process)
+        select.select([said, ended], [], [])
+        found, _, _ = select.select([said], [], [], _JOURNAL_SECONDS)
+        line = journal.stdout.readline() if found else ""
+        os.close(ended)
         journal.terminate()
-    return int(json.loads(line)["__MONOTONIC_TIMESTAMP"]) / 1e6
+    return int(json.loads(line)["__MONOTONIC_TIMESTAMP"]) / 1e6 if line else None
 
 
 def _written(path: str, text: str) -> str:

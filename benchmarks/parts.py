@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks import lab
 from benchmarks.samples import Comparison, Goal
 from benchmarks.site import Site
-from benchmarks.tools import ANSIBLE, MITOGEN, SLIPWAY, TOOLS, Tool
+from benchmarks.tools import ANSIBLE, MITOGEN, SLIPWAY, TOOLS, Failed, Tool
 from tests.lab import hosts
 from tests.lab.places import Place
 
@@ -65,7 +65,7 @@ def from_bare(runs: int) -> Iterator[Comparison]:
     def until_started(tool: Tool) -> float:
         hosts.reset(lab.FRESH)
         lab.download_packages(lab.FRESH)
-        with lab.site([Place(lab.FRESH).port]) as site:
+        with lab.site([Place(lab.FRESH).port], serve_port=lab.FRESH_PORT) as site:
             return _until(lab.FRESH, lab.STARTING, tool, site)
 
     yield _compared("1 host", runs, until_started)
@@ -74,8 +74,11 @@ def from_bare(runs: int) -> Iterator[Comparison]:
 
 def _until(host: str, event: str, tool: Tool, site: Site) -> float:
     since = time.time()
-    with tool.running(site) as began:
-        return lab.moment(host, event, since) - began
+    with tool.running(site) as (began, process):
+        moment = lab.moment(host, event, since, process)
+    if moment is None:
+        raise Failed(f"{tool.name}: the run has ended, and the server was left as it was")
+    return moment - began
 
 
 def _compared(what: str, runs: int, measured: Callable[[Tool], float], goals: Sequence[Goal] = ()) -> Comparison:

@@ -13,7 +13,7 @@ from tests.lab.places import KEY
 PROFILE: Final = "measured"
 UNIT: Final = f"sglang-{PROFILE}.service"
 PORT: Final = 30015
-"""Of the server."""
+"""Of the server; lab hosts share a network."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,10 @@ class Site:
         return self.folder / "ansible.json"
 
 
-def make_site(folder: Path, ports: Iterable[int], known_hosts: Path, *, requests: int = 8) -> Site:
-    """Hosts that are reached by these ports of 127.0.0.1; `requests`: the one value that sites differ in."""
+def make_site(
+    folder: Path, ports: Iterable[int], known_hosts: Path, *, requests: int = 8, serve_port: int = PORT
+) -> Site:
+    """Hosts that are reached by these ports of 127.0.0.1; `requests`: the one value that a benchmark changes."""
     site = Site(folder)
     reached = {
         f"host{port}": {
@@ -45,7 +47,7 @@ def make_site(folder: Path, ports: Iterable[int], known_hosts: Path, *, requests
     }
     own = {
         "profile": PROFILE,
-        "serve_port": PORT,
+        "serve_port": serve_port,
         "ssh_known_hosts_file": str(known_hosts),
     }
     profile = {

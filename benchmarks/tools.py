@@ -59,10 +59,10 @@ class Tool:
         return seconds
 
     @contextmanager
-    def running(self, site: Site) -> Iterator[float]:
-        """A run that is killed at the end; when it began, in seconds of the monotonic clock."""
-        with self._run(site, subprocess.DEVNULL):
-            yield time.monotonic()
+    def running(self, site: Site) -> Iterator[tuple[float, int]]:
+        """A run that is killed at the end: when it began, in seconds of the monotonic clock, and its process."""
+        with self._run(site, subprocess.DEVNULL) as process:
+            yield time.monotonic(), process.pid
 
     @contextmanager
     def _run(self, site: Site, stdout: int) -> Iterator["subprocess.Popen[str]"]:
