@@ -1,5 +1,6 @@
 """The local host for tests from end to end: one for all of them, made anew before the first."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -45,6 +46,40 @@ def pyinfra(*arguments: str, timeout: float = 900) -> Run:
 def deploy(*arguments: str, inventory: str = "inventory") -> Run:
     """`pyinfra -y inventory deploy.py`, and whatever is added."""
     return pyinfra("-y", inventory, "deploy.py", *arguments)
+
+
+class Deploying:
+    """A deploy under way, whose lines are read as they come: every command that it sends, and what that prints."""
+
+    def __init__(self, *arguments: str, inventory: str = "inventory", play: str = "deploy.py") -> None:
+        command = [str(Path(sys.executable).with_name("pyinfra")), "-y", "-vvv", inventory, play, *arguments]
+        self.run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.text = ""
+
+    def lines(self) -> Iterator[str]:
+        assert self.run.stderr is not None
+        for line in self.run.stderr:
+            self.text += line
+            yield line.strip()
+
+    def until(self, sign: str) -> None:
+        """Follow it until it prints this."""
+        assert any(sign in line for line in self.lines()), self.text
+
+    def kill(self) -> None:
+        self.run.kill()
+        self.run.communicate()
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        self.run.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        for _ in self.lines():
+            pass
+        self.run.communicate()
+        return self.run.returncode
 
 
 def ask_hosts(*arguments: str) -> Run:

@@ -1,16 +1,13 @@
 """Switches that go wrong, on real servers: the old profile serves again, or the next run converges."""
 
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from roles.benchmark.record import Record
 from tests.lab import hosts
-from tests.lab.conftest import ROOT, deploy, told
+from tests.lab.conftest import ROOT, Deploying, deploy, told
 from tests.lab.test_deploy import serving
 
 OLD = "sglang-tiny-tp1.service"
@@ -34,26 +31,16 @@ def nothing_lost() -> Iterator[None]:
     assert before <= kept()
 
 
-def enabled() -> set[str]:
+def enabled(host: str = "lab") -> set[str]:
     listed = "systemctl list-unit-files --no-legend --state=enabled 'sglang-*'"
-    lines = hosts.run("lab", listed, check=False).splitlines()  # none is an error to systemctl
+    lines = hosts.run(host, listed, check=False).splitlines()  # none is an error to systemctl
     return {line.split()[0] for line in lines}
 
 
-def deploying(profile: str) -> subprocess.Popen[str]:
+def deploying(profile: str) -> Deploying:
     """A deploy that has stopped the old server and is starting the new one."""
-    command = [str(Path(sys.executable).with_name("pyinfra")), "-y", "inventory", "deploy.py"]
-    run = subprocess.Popen(
-        [*command, "--data", f"profile={profile}"],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert run.stderr is not None
-    for line in run.stderr:
-        if f"starting sglang-{profile}.service" in line:
-            break
+    run = Deploying("--data", f"profile={profile}")
+    run.until(f"starting sglang-{profile}.service")
     return run
 
 
@@ -66,6 +53,9 @@ def test_a_profile_that_dies_in_its_first_forward_pass_is_explained_and_undone()
     assert serving() == [OLD]
     assert enabled() == {OLD}
     assert "tiny-moe-tp2-ep2" in hosts.run("lab", "cat /var/lib/slipway/last-failure.txt")
+    (name,) = hosts.run("lab", "cd /var/lib/slipway/records && ls *.tiny-moe-tp2-ep2.*.failed.json").split()
+    record = Record.read_json((ROOT / "results/lab" / name).read_text(), name)
+    assert "first forward pass" in str(record.failure)
 
 
 def test_a_port_that_someone_else_holds_is_found_before_anything_stops() -> None:
@@ -87,10 +77,9 @@ def test_a_second_run_at_once_is_told_who_is_at_work() -> None:
         assert second.returncode == 1, told(second)
         assert re.search(r"another run is at work, of \S+ since \d\d:\d\d:\d\d UTC", second.stderr)
     finally:
-        first.send_signal(signal.SIGINT)
-        first.communicate(timeout=300)
+        first.interrupt()
     # Ctrl-C in the middle of a switch: the old profile serves again.
-    assert first.returncode == 1
+    assert first.end() == 1
     assert serving() == [OLD]
     assert enabled() == {OLD}
 
@@ -99,7 +88,6 @@ def test_a_second_run_at_once_is_told_who_is_at_work() -> None:
 def test_a_run_killed_in_the_middle_is_completed_by_the_next() -> None:
     run = deploying("tiny-tp2")
     run.kill()
-    run.communicate()
     assert enabled() == {OLD}
     again = deploy("--data", "profile=tiny-tp2")
     assert again.returncode == 0, told(again)
