@@ -108,16 +108,15 @@ def write(file: File) -> Generator[StringCommand]:
     folder = f"mkdir -p {shlex.quote(str(PurePosixPath(file.path).parent))}"
     sorry = shlex.quote(f"{file.path} could not be written, and is as it was")
     otherwise = f"{{ rm -f {temporary}; echo {sorry} >&2; exit 1; }}"
+    owner, path = shlex.quote(f"{file.user}:{file.group}"), shlex.quote(file.path)
+    place = f"chown {owner} {temporary} && chmod {file.mode} {temporary} && mv {temporary} {path}"
     data = file.content.encode()
-    redirect = ">"
     for start in range(0, max(len(data), 1), _INLINE_LIMIT):
         chunk = base64.b64encode(data[start : start + _INLINE_LIMIT]).decode()
-        decode = f"echo {chunk} | base64 -d {redirect} {temporary}"
-        yield StringCommand(f"{folder} && umask 077 && {decode} || {otherwise}")
-        redirect = ">>"
-    owner = shlex.quote(f"{file.user}:{file.group}")
-    path = shlex.quote(file.path)
-    yield StringCommand(f"chown {owner} {temporary} && chmod {file.mode} {temporary} && mv {temporary} {path}")
+        steps = [folder, "umask 077", f"echo {chunk} | base64 -d {'>>' if start else '>'} {temporary}"]
+        if start + _INLINE_LIMIT >= len(data):
+            steps.append(place)
+        yield StringCommand(f"{' && '.join(steps)} || {otherwise}")
 
 
 def _show_difference(file: File) -> None:
