@@ -117,7 +117,7 @@ def put_back() -> None:
 def moment(host: str, event: str, since: float, process: int) -> float | None:
     """When systemd says `event` of the server's unit, in seconds of the monotonic clock; None if it does not.
 
-    `since` is in seconds of the epoch: what was said after it counts. After the end of `process` nothing more will be.
+    `since` is in seconds of the epoch: what was said after it counts. When `process` ends, nothing more will be said.
     """
     asked = f"journalctl --follow --no-tail --output=json --since=@{since:.6f} MESSAGE_ID={event} UNIT={UNIT}"
     with subprocess.Popen(
