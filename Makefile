@@ -39,8 +39,9 @@ format: .venv/synced ## Put the code in its one form
 docs: .venv/synced ## Write the variable tables anew
 	$(BIN)/python -m docs.generate
 
-oracle: .venv/synced ## Ask SGLang's own code what the memory tests take for true: PYTHON=RELEASE/bin/python
+oracle: .venv/synced ## Ask SGLang's own code what the tests of memory and parallel sizes take for true: PYTHON=RELEASE/bin/python
 	$(BIN)/python -m tests.oracle $(RELEASE)
+	$(BIN)/python -m tests.oracle.refusals $(RELEASE)
 
 quick: .venv/synced ## Run the tests that need no host
 	$(BIN)/pytest --numprocesses=auto

@@ -1,4 +1,4 @@
-"""The truth that the memory estimate is tested against: what SGLang's own code holds on each rank.
+"""The truth that memory estimate and parallel sizes are tested against: what SGLang's own code holds, and refuses.
 
 `make oracle` asks an installed release for every case below and writes the answers to tests/unit/data/.
 """
