@@ -64,7 +64,8 @@ def planning(runs: int) -> Iterator[Comparison]:
 
 
 def installing(runs: int) -> Iterator[Comparison]:
-    """The release's own job on the host, and `uv pip sync` of its lock: with all that uv needs in its cache."""
+    """A run of the role sglang, and `uv pip sync` of its lock, both with all packages in uv's cache. The role also
+    imports what a server imports, once as root, which compiles it, and once as the server's user."""
     release, uv = Release.of(locked_versions()[-1]), Uv.locked()
     bare, away = "/opt/slipway/bare", "/opt/slipway/away"
 
