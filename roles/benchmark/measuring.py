@@ -118,7 +118,8 @@ def _run(host: Host, candidate: Candidate, name: str, subject: Subject, settings
     try:
         run_job(host, job)
     except Interrupted:
-        attempt(host, f"systemctl stop {shlex.quote(job.unit)}")  # the server may be one that stays
+        # The server may be one that stays.
+        attempt(host, f"systemctl stop {shlex.quote(job.unit)}; rm -rf {shlex.quote(subject.directory)}")
         raise
     except ConnectionLost:
         raise
