@@ -13,6 +13,7 @@ import select
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 INTERVAL = 0.2
@@ -65,14 +66,15 @@ def _lines(path: str) -> list[str]:
 
 def held_by(pid: int, sockets: set[str]) -> bool:
     """Whether `pid` or a process that it started holds one of `sockets`."""
-    for process in family(pid):
-        try:
-            held = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
-        except OSError:  # ended meanwhile
-            continue
-        if held & sockets:
-            return True
-    return False
+    return any(sockets & set(_descriptors(process)) for process in family(pid))
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    """What the descriptors of a process name; a server at work closes some meanwhile, or has ended."""
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                yield str(link.readlink())
 
 
 def family(pid: int) -> Iterator[int]:

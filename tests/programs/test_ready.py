@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -115,3 +116,18 @@ def test_a_connection_is_not_a_listener(occupied: int) -> None:
         own_end = connection.getsockname()[1]
 
         assert ready.listeners("127.0.0.1", own_end) == []
+
+
+def test_a_descriptor_that_is_closed_meanwhile_does_not_hide_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, listener = socket.socket(), socket.create_server(("127.0.0.1", 0))
+    list_folder = Path.iterdir
+
+    def close_one(folder: Path) -> Iterator[Path]:
+        found = list(list_folder(folder))
+        other.close()
+        return iter(found)
+
+    with listener:
+        held = str(Path(f"/proc/self/fd/{listener.fileno()}").readlink())
+        monkeypatch.setattr(Path, "iterdir", close_one)
+        assert ready.held_by(os.getpid(), {held})
