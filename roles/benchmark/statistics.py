@@ -7,7 +7,7 @@ restarted, which moves figures by more than repeats within one server differ.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, mean, median, stdev
+from statistics import NormalDist, geometric_mean, median, stdev
 from typing import Final, NamedTuple, TypeVar
 
 Place = TypeVar("Place")
@@ -96,8 +96,9 @@ def restart_noise(metric: str, history: Sequence[Sequence[float]]) -> float:
     freedom: float = PRIOR_WEIGHT
     squares = PRIOR_WEIGHT * RESTART_NOISE[metric] ** 2
     for medians in history:
-        if len(medians) > 1 and (centre := mean(medians)):
-            squares += sum((value / centre - 1) ** 2 for value in medians)
+        if len(medians) > 1 and min(medians) > 0:
+            centre = geometric_mean(medians)
+            squares += sum(math.log(value / centre) ** 2 for value in medians)
             freedom += len(medians) - 1
     return math.sqrt(squares / freedom)
 
@@ -106,11 +107,12 @@ def noise_band(before: Figure, after: Figure, noise: float, comparisons: int = 1
     """The relative difference that two measurements of equal servers stay under, but for FALSE_ALARMS.
 
     `noise` is that between restarts; a measurement whose own repeats spread further counts with that spread.
-    With several comparisons each must be stricter for all together to keep the rate (Šidák).
+    With several comparisons each must be stricter for all together to keep the rate (Šidák). Noise multiplies a
+    figure: a restless host, too, can tell a tenth from the whole.
     """
     spread = math.hypot(max(noise, before.relative_error), max(noise, after.relative_error))
     confidence = (1 - FALSE_ALARMS) ** (1 / comparisons)
-    return NormalDist().inv_cdf(confidence) * spread
+    return 1 - math.exp(-NormalDist().inv_cdf(confidence) * spread)
 
 
 def drop(before: Figure, after: Figure) -> float:

@@ -39,7 +39,7 @@ def sweep_table(sweep: Sweep, history: Sequence[Record]) -> str:
     console = _console(colour=False)
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("trial", "result", "took", "cause"):
-        grid.add_column(heading)
+        grid.add_column(heading, overflow="fold")
     for entry in sweep.entries:
         took = str(timedelta(seconds=round(entry.seconds))) if entry.seconds else ""
         grid.add_row(entry.name, entry.status, took, Text(entry.cause))

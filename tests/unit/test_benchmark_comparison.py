@@ -72,7 +72,11 @@ def test_noise_alone_beats_nobody() -> None:
 def test_the_table_of_a_sweep_fits_the_terminal_and_names_causes() -> None:
     records = list(measured().values())
     entries = [Entry(name=one.profile, status="measured", record=one.name, seconds=75.2) for one in records]
-    crashed = Entry(name="crash", status="failed", cause="[bold]out of memory")
+    crashed = Entry(
+        name="k26-ep8.max_running_requests-128.chunked_prefill_size-4096",
+        status="failed",
+        cause="[bold]out of memory",
+    )
     sweep = Sweep(
         key="0", host="box", base=None, mode="grid", level="full", started=START, entries=(*entries, crashed)
     )
@@ -80,5 +84,6 @@ def test_the_table_of_a_sweep_fits_the_terminal_and_names_causes() -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert "[bold]out of memory" in text
     assert "0:01:15" in text
+    assert "…" not in text
     assert "1. ep8b  810.0" in text
     assert "ep8b C=64" in text

@@ -81,6 +81,13 @@ def test_servers_are_not_mixed_when_noise_is_learnt() -> None:
     assert restart_noise(THROUGHPUT, [[100.0] * 9, [300.0] * 9]) < NOISE
 
 
+def test_a_host_that_swings_by_half_still_tells_a_tenth_from_the_whole() -> None:
+    noise = restart_noise(THROUGHPUT, [[700.0, 750.0, 180.0, 250.0, 450.0] * 4])
+    assert noise > 0.5
+    assert equal(spread(450, 0.1), spread(250, 0.1), noise)
+    assert not equal(spread(450, 0.1), spread(33, 0.1), noise)
+
+
 def test_equal_within_noise_is_symmetric() -> None:
     best, near, far = spread(100, 0.01), spread(97, 0.01), spread(80, 0.01)
     assert equal(best, near, NOISE)
