@@ -74,11 +74,11 @@ def from_bare(runs: int) -> Iterator[Comparison]:
 
 def _until(host: str, event: str, tool: Tool, site: Site) -> float:
     since = time.time()
-    with tool.running(site) as (began, process):
-        moment = lab.moment(host, event, since, process)
-    if moment is None:
-        raise Failed(f"{tool.name}: the run has ended, and the server was left as it was")
-    return moment - began
+    with tool.running(site) as run:
+        moment = lab.moment(host, event, since, run.process)
+        if moment is None:
+            raise Failed(f"{tool.name}: the run has ended, and the server was left as it was\n{run.said()}")
+    return moment - run.began
 
 
 def _compared(what: str, runs: int, measured: Callable[[Tool], float], goals: Sequence[Goal] = ()) -> Comparison:

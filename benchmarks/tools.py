@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Final
 
 import ansible_mitogen  # type: ignore[import-untyped]
 
@@ -29,6 +29,21 @@ def as_a_user_has_it() -> dict[str, str]:
 
 class Failed(RuntimeError):  # noqa: N818 -- it is what happened
     """A tool did not do what was to be measured; the text is what it printed."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run under way."""
+
+    began: float
+    """Seconds of the monotonic clock."""
+    process: int
+    output: IO[str]
+
+    def said(self) -> str:
+        """All that it has printed."""
+        self.output.seek(0)
+        return self.output.read()
 
 
 @dataclass(frozen=True)
@@ -59,13 +74,13 @@ class Tool:
         return seconds
 
     @contextmanager
-    def running(self, site: Site) -> Iterator[tuple[float, int]]:
-        """A run that is killed at the end: when it began, in seconds of the monotonic clock, and its process."""
-        with self._run(site, subprocess.DEVNULL) as process:
-            yield time.monotonic(), process.pid
+    def running(self, site: Site) -> Iterator["Running"]:
+        """A run that is killed at the end."""
+        with TemporaryFile("w+") as output, self._run(site, output) as process:
+            yield Running(time.monotonic(), process.pid, output)
 
     @contextmanager
-    def _run(self, site: Site, stdout: int) -> Iterator["subprocess.Popen[str]"]:
+    def _run(self, site: Site, stdout: int | IO[str]) -> Iterator["subprocess.Popen[str]"]:
         """A run with connections of its own, of which nothing is left."""
         with TemporaryDirectory(prefix="bench-") as sockets:
             process = subprocess.Popen(
@@ -79,7 +94,7 @@ class Tool:
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
-                stderr=subprocess.STDOUT if stdout == subprocess.PIPE else stdout,
+                stderr=subprocess.STDOUT,
                 text=True,
                 start_new_session=True,
             )
