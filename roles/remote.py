@@ -1,5 +1,6 @@
 """Run commands on a host from inside an operation, with the privileges that its variables ask for."""
 
+import logging
 from typing import Any
 
 from paramiko import SSHException
@@ -8,6 +9,8 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput, clear_askpass_cache
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # it raises too; its tracebacks would be printed
 
 
 class RemoteError(RuntimeError):

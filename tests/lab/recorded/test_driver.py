@@ -43,6 +43,7 @@ def test_a_reboot_that_is_allowed_loads_the_driver_and_the_run_goes_on(inventory
     run = run_cuda(inventory, cuda_reboot="allow")
     assert run.returncode == 0, told(run)
     assert "rebooting, because driver 580.82.07 is installed, but none is loaded" in run.stderr
+    assert "Traceback" not in run.stderr
     assert boot() != before
     services = "systemctl is-enabled nvidia-persistenced; systemctl is-active nvidia-persistenced"
     assert hosts.run(HOST, services).split() == ["enabled", "active"]
