@@ -9,11 +9,9 @@ import pytest
 
 from tests.lab import hosts
 from tests.lab.conftest import ROOT, Run, ask_hosts, deploy, told
+from tests.lab.planted import PLANTED, files_on_the_controller, files_on_the_host, shown_by
 
 pytestmark = pytest.mark.usefixtures("lab")
-
-PLANTED: Final = "planted-0123456789"
-"""Is in every key of these tests, and in nothing else."""
 
 KEPT: Final = ("/etc/slipway/credentials/", "/run/credentials/sglang-tiny-tp1.service/")
 
@@ -24,12 +22,6 @@ def with_keys(monkeypatch: pytest.MonkeyPatch, folder: Path, api: str, admin: st
     (folder / "admin").write_text(f"{admin}-{PLANTED}\n")
     command = f'{{"command": ["cat", "{folder}/admin"]}}'
     return ["--data", 'serve_api_key={"env": "TEST_API_KEY"}', "--data", f"serve_admin_key={command}"]
-
-
-def holding_a_key(*commands: str) -> list[str]:
-    """Which of these commands print a key when they are run on the host; sudo notes each of them in the journal."""
-    search = f"grep --text --only-matching --max-count=1 '[{PLANTED[0]}]{PLANTED[1:]}' || true"
-    return [command for command in commands if hosts.run("lab", f"{{ {command}; }} 2>/dev/null | {search}")]
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +54,14 @@ def test_what_can_be_read_on_the_host_holds_none(first: Run) -> None:
         "journalctl --output=export",
         "cat /etc/systemd/system/sglang-*",
     )
-    assert holding_a_key(*commands) == []
-    found = hosts.run("lab", f"grep -rlsI --fixed-strings {PLANTED} /etc /opt/slipway/host /run /tmp /var || true")
-    assert found.split()
-    assert all(name.startswith(KEPT) for name in found.split()), found
+    assert shown_by(*commands) == []
+    found = files_on_the_host()
+    assert found
+    assert all(name.startswith(KEPT) for name in found), found
 
 
 def test_what_is_kept_on_the_controller_holds_none(first: Run) -> None:
-    files = [ROOT / "pyinfra-debug.log", *(ROOT / "results").rglob("*")]
-    assert not [file for file in files if file.is_file() and PLANTED in file.read_text(errors="replace")]
+    assert files_on_the_controller() == []
 
 
 def test_the_host_itself_agrees(first: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,13 @@
 import json
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from pyinfra.api.deploy import deploy
 
 from inventory import load
-from inventory.variables import SETTINGS
 from roles.base.tasks import base
 from roles.benchmark.keeping import keep_failure
 from roles.benchmark.tasks import benchmark, gate
@@ -20,20 +17,10 @@ from roles.front.tasks import front
 from roles.jobs import Job, _start_and_follow
 from roles.refusal import Refusal
 from roles.serve.tasks import serve
-from roles.settings import RoleSettings
 from roles.sglang.tasks import sglang
 from roles.weights.tasks import weights
+from tests.evil import EVIL, evil_variables
 from tests.plan.conftest import Deploy, Outcome
-
-EVIL = """-x "a' b"c $(injected) `injected`; injected && injected | injected %h ${HOME} $HOME \\
-injected
-"""
-"""Runs the command `injected` wherever it is not quoted."""
-
-ONE_LINE = EVIL.replace("\n", " ") + "x"
-
-TEXTS = (EVIL, ONE_LINE, f"/{EVIL}", f"/{ONE_LINE}", f"https://{ONE_LINE}.whl", f"https://host/{ONE_LINE}.whl")
-"""A setting may ask for an absolute path or a URL."""
 
 # A restricted shell writes no files and runs nothing but what is in its PATH; every other command seems to succeed.
 # What is expanded in a command that is not run is expanded all the same.
@@ -72,27 +59,6 @@ def test_the_shell_of_these_tests_would_notice(stubs: Path) -> None:
     assert is_broken(stubs, f"install -d /x && rm -rf /{EVIL}")
     assert is_broken(stubs, "systemd-run sh -c 'injected'")
     assert not is_broken(stubs, "echo 'injected'; systemd-run sh -c \"echo 'injected'\"")
-
-
-def accepted_evil(settings: type[RoleSettings]) -> Iterator[tuple[str, Any]]:
-    """Every variable of a role with the worst text that it accepts."""
-    for name in settings.model_fields:
-        for text in TEXTS:
-            for value in (text, [text], {"X": text}, {text: text}, {text: 1}):
-                try:
-                    settings.model_validate({name: value})
-                except ValidationError:
-                    continue
-                yield settings.prefix + name, value
-                break
-            else:
-                continue
-            break
-
-
-def evil_variables() -> dict[str, Any]:
-    """The evil values that one host can have at once."""
-    return {name: value for settings in SETTINGS for name, value in accepted_evil(settings)}
 
 
 def test_some_variables_take_such_text() -> None:
