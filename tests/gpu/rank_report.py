@@ -27,7 +27,7 @@ def report(allocate: Any, runner: Any, *arguments: Any, **options: Any) -> Any:
         "pp": get_parallel().pp_rank,
         "draft": runner.is_draft_worker,
         "weights": weights(runner.model),
-        "kv": sum(sizes) if isinstance(sizes, tuple) else sizes,
+        "kv": int(sum(sizes) if isinstance(sizes, tuple) else sizes),
         "tokens": runner.token_to_kv_pool.size + runner.token_to_kv_pool.page_size,
     }
     print(MARK + json.dumps(held), flush=True)
@@ -35,14 +35,17 @@ def report(allocate: Any, runner: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def weights(model: Any) -> int:
-    """Bytes of all tensors of a model, each storage once: parameters, buffers, and what else modules keep."""
+    """Bytes of all tensors of a model, each storage once: parameters, buffers, and what else modules keep.
+
+    Left out are tables of positions, which SGLang lengthens after loading, and keeps in bf16 on CPUs.
+    """
     import torch
 
     storages: dict[int, int] = {}
     for module in model.modules():
         for held in (module._parameters, module._buffers, vars(module)):
-            for tensor in held.values():
-                if isinstance(tensor, torch.Tensor):
+            for name, tensor in held.items():
+                if isinstance(tensor, torch.Tensor) and name != "cos_sin_cache":
                     storage = tensor.untyped_storage()
                     storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())

@@ -24,7 +24,7 @@ def plugin(folder: Path) -> Path:
 
 
 def figures(expected: Estimate, log: str) -> Iterator[Figure]:
-    """Bytes of weights and of one token, of each rank that reported; a draft's are left out."""
+    """Bytes of weights and of one token of each rank that reported; a draft's and position tables are left out."""
     for line in log.splitlines():
         if rank_report.MARK not in line:
             continue
@@ -32,7 +32,7 @@ def figures(expected: Estimate, log: str) -> Iterator[Figure]:
         if rank["draft"]:
             continue
         name, stage = f"tp {rank['tp']} pp {rank['pp']}", expected.stages[rank["pp"]]
-        yield Figure(f"{name} weights", stage.total - stage.parts.get("draft", 0), rank["weights"])
-        yield Figure(
-            f"{name} KV bytes per token", expected.kv_bytes_per_stage[rank["pp"]], rank["kv"] / rank["tokens"]
-        )
+        weights = stage.of_target - stage.fragments - stage.parts.get("rope", 0)
+        cell = expected.kv_bytes_per_stage[rank["pp"]] - expected.draft_kv_bytes
+        yield Figure(f"{name} weights", weights, rank["weights"])
+        yield Figure(f"{name} KV bytes per token", cell, rank["kv"] / rank["tokens"])

@@ -65,7 +65,7 @@ def main() -> None:
         print(f"RuntimeError: Cannot find any model weights with `{value('--model-path')}`", flush=True)
         sys.exit(1)
     server = Server(("127.0.0.1", int(value("--port"))), Handler)
-    held = {"tp": 0, "pp": 0, "draft": False, "weights": 16402442244, "kv": 110638202880, "tokens": 750327}
+    held = {"tp": 0, "pp": 0, "draft": False, "weights": 16381470724, "kv": 110638202880, "tokens": 750327}
     print("rank holds: " + json.dumps(held))
     print("[2026-11-30 20:00:01] Load weight end. elapsed=1.0 s, avail mem=123.92 GB, mem usage=15.28 GB.")
     print("[2026-11-30 20:00:01] Memory pool end. avail mem=20.10 GB")
