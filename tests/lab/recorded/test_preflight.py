@@ -29,12 +29,6 @@ def test_a_host_that_can_serve_is_ready(host: str, inventory: str, recorded: str
         ("lost_gpu", "of 8 GPUs 0000:a1:00.0 does not answer the driver", "all to answer", "power-cycle the host"),
         ("narrow_link", "GPU 0000:61:00.0 runs on 8 PCIe lanes", "16", "reseat the card and its riser"),
         ("garbage", "of 8 GPUs 0000:01:00.0 and 7 more does not answer", "all to answer", "look for NVRM"),
-        (
-            "library_mismatch",
-            "kernel module 580.82.07 runs beside library 580.95.05",
-            "one version",
-            "reboot the host",
-        ),
         ("bare", "no NVIDIA driver is loaded", "580.65.06 or newer", "set `cuda_driver: manage`"),
         pytest.param(
             *("hanging", "nvidia-smi does not answer", "an answer within a minute", "reboot the host"),
