@@ -228,18 +228,20 @@ def start_unit(host: Host, unit: str) -> None:
 def _follow(host: Host, unit: str, limit: str) -> None:
     """Start a unit and follow it until its server answers. Raises SwitchError with the reason why it never will."""
     # A start under way began before now.
-    began = f"""
+    program = f"""
 systemctl reset-failed {unit} 2>/dev/null
-case $(systemctl show --property=ActiveState --value {unit}) in
-activating) date +%s.%N -d "$(systemctl show --timestamp=us+utc --property=InactiveExitTimestamp --value {unit})" ;;
-*) date +%s.%N ;;
-esac"""
-    since = run(host, began).strip()
+[ "$(systemctl show --property=ActiveState --value {unit})" = activating ] && {_began(unit)} || date +%s.%N"""
+    since = run(host, program).strip()
     started, told = attempt(host, f'{programs.START} {unit} "{limit}"', show=True)
     if not started:
         reason = why_it_failed(host, unit, since, late=told.endswith(LATE))
         attempt(host, f"systemctl stop {unit}")  # or it would start for ever
         raise SwitchError(f"{unit} did not start\n{reason}")
+
+
+def _began(unit: str) -> str:
+    """A program that prints when the unit was last started, in seconds of the host's clock."""
+    return f'date +%s.%N -d "$(systemctl show --timestamp=us+utc --property=InactiveExitTimestamp --value {unit})"'
 
 
 def why_it_failed(host: Host, unit: str, since: str, *, late: bool = False) -> str:
@@ -281,7 +283,7 @@ def smoke(host: Host, candidate: Candidate) -> Mapping[str, object]:
     model = served_name(candidate.profile)
     words = ["python3", programs.SMOKE.path, candidate.url, model, json.dumps(options)]
     key = exported({"SLIPWAY_API_KEY": API_KEY}) if API_KEY in candidate.keys else ""
-    since = run(host, "date +%s.%N").strip()
+    since = run(host, _began(candidate.unit_name)).strip()
     _, output = attempt(host, key + shlex.join(words))
     try:
         verdict = json.loads(output.splitlines()[-1])

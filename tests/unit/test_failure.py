@@ -18,6 +18,7 @@ REAL = {
     "cpu_flags_refused": ("flags refused", "chunked_prefill_size must be divisible by page_size"),
     "cpu_hub_access": ("hub access needed", "outgoing traffic has been disabled"),
     "cpu_main_process_killed": ("a process was killed", "Main process exited, code=killed, status=9/KILL"),
+    "cpu_peer_killed": ("a rank lost its peers", "Connection reset by peer"),
     "cpu_rank_killed": ("a process was killed", "Rank 0 scheduler died during initialization (exit code: -9)"),
     "cpu_unknown_flag": ("unknown flag", "--no-such-flag 3"),
     "cpu_weights_truncated": ("weights damaged", "file not fully covered"),
