@@ -33,6 +33,9 @@ from roles.serve.steps import why_it_failed
 
 PROGRAM: Final = File(f"{PROGRAMS}/benchmark.py", Path(__file__).with_name("program.py").read_text(encoding="utf-8"))
 
+DIRECTORY: Final = f"{STATE}/benchmark"
+"""Holds a folder for each measurement that is under way."""
+
 
 def is_proven(candidate: Candidate, facts: BenchmarkFacts, settings: BenchmarkSettings) -> bool:
     """Whether there is nothing to measure."""
@@ -73,7 +76,7 @@ def measure(
     subject = Subject(
         base_url=candidate.url,
         tokenizer=candidate.weights,
-        directory=f"{STATE}/benchmark/{name}",
+        directory=f"{DIRECTORY}/{name}",
     )
     before = last_run(host, candidate.unit_name)
     failure = _run(host, candidate, name, subject, settings)

@@ -12,7 +12,7 @@ from pyinfra.api.host import Host
 from inventory import target
 from roles.benchmark.facts import benchmark_facts
 from roles.benchmark.keeping import keep_failure, proof_of
-from roles.benchmark.measuring import verify
+from roles.benchmark.measuring import DIRECTORY, verify
 from roles.benchmark.record import Record
 from roles.benchmark.results import RESULTS, folder, readable, write_whole
 from roles.benchmark.settings import BenchmarkSettings
@@ -158,6 +158,7 @@ def _go_back(host: Host, before: Sequence[str]) -> None:
         if (unit := seen.units[name]).active == "active" and good.get(name) in (unit.fingerprint, None)
     ]
     steps.stop(host, [name for name, unit in seen.units.items() if unit.runs and name not in right])
+    run(host, f"rm -rf {DIRECTORY}/*")  # of a run that was killed
     steps.put_back(host, [name for name in before if name in good])
     for name in before:
         if name not in right:
