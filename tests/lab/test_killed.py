@@ -4,14 +4,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.lab import hosts
-from tests.lab.conftest import ROOT, Deploying, Run, deploy, told
-from tests.lab.places import Place
+from tests.lab.conftest import Deploying, told
+from tests.lab.site import Site
 from tests.lab.test_deploy import serving
 from tests.lab.test_switch import enabled
 
@@ -39,39 +37,10 @@ tail -n 1 var/lib/slipway/good.jsonl | sed 's/"at":"[^"]*"//'
 """
 
 
-class Site:
-    """An inventory of the one host, with profiles of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.inventory = folder / "inventory"
-        self._profiles = folder / "group_vars/profiles"
-        for path in (self.inventory, self._profiles):
-            path.mkdir(parents=True)
-        lab = yaml.safe_load((ROOT / "inventory/lab.yml").read_text())
-        group = lab["all"]["children"]["lab"]
-        group["hosts"] = {HOST: {"ansible_host": "127.0.0.1", "ansible_port": Place(HOST).port, "serve_port": PORT}}
-        (self.inventory / "hosts.yml").write_text(yaml.safe_dump(lab))
-
-    def profile(self, name: str, **keys: object) -> None:
-        """Write a profile that extends tiny-tp1."""
-        text = yaml.safe_dump({"description": "A test's own.", "extends": "tiny-tp1", **keys})
-        (self._profiles / f"{name}.yml").write_text(text)
-
-    def deploy(self, *data: str) -> Run:
-        return deploy(*_options(data), inventory=str(self.inventory))
-
-    def deploying(self, *data: str) -> Deploying:
-        return Deploying(*_options(data), inventory=str(self.inventory))
-
-
-def _options(data: tuple[str, ...]) -> list[str]:
-    return [word for pair in data for word in ("--data", pair)]
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     hosts.reset(HOST)
-    yield Site(tmp_path_factory.mktemp("killed"))
+    yield Site(tmp_path_factory.mktemp(HOST), HOST, PORT)
     hosts.down(HOST)
 
 
