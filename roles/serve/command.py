@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from roles import paths
@@ -35,6 +36,11 @@ class Command:
     """Each flag's full name with its values."""
     environment: Mapping[str, str]
     port: int
+
+    @property
+    def cache(self) -> str:
+        """The directory of what can be made again, compiled kernels among it."""
+        return self.environment["HOME"]
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -99,8 +105,16 @@ def command(
     )
 
 
+def _cache(release: str, cuda_home: str | None) -> str:
+    """Of each release and toolkit its own, so that kernels compiled for one are never met by another."""
+    name = PurePosixPath(release).name
+    if cuda_home and not PurePosixPath(cuda_home).is_relative_to(release):
+        name += f"-{PurePosixPath(cuda_home).name}"
+    return f"{paths.CACHE}/{name}"
+
+
 def _environment(profile: Profile, settings: ServeSettings, release: str, cuda_home: str | None) -> dict[str, str]:
-    cache = f"{paths.CACHE}/{release.rsplit('/', 1)[-1]}"
+    cache = _cache(release, cuda_home)
     path = [
         f"{release}/bin",
         *([f"{cuda_home}/bin"] if cuda_home else []),
@@ -112,7 +126,6 @@ def _environment(profile: Profile, settings: ServeSettings, release: str, cuda_h
         # Bare `ninja`, `nvcc`, `c++` and `numactl` are looked up when kernels are compiled and ranks are bound.
         "PATH": ":".join(path),
         "HOME": cache,
-        # Kernels compiled for one release are never met by another.
         "SGLANG_CACHE_DIR": f"{cache}/sglang",
         "SGLANG_JIT_CACHE_DIR": f"{cache}/jit",
         "SGLANG_EXPERT_DISTRIBUTION_RECORDER_DIR": f"{cache}/expert-distribution",

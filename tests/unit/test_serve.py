@@ -57,6 +57,25 @@ def test_a_value_reaches_the_unit_and_changes_the_fingerprint() -> None:
     assert one.command.fingerprint != other.command.fingerprint
 
 
+@pytest.mark.parametrize(
+    ("toolkit", "suffix"),
+    [
+        ({"cuda_toolkit": "pypi"}, ""),
+        ({"cuda_toolkit": "apt"}, "-cuda-13.0"),
+        ({"cuda_toolkit": "present", "cuda_home": "/opt/cuda-13.1"}, "-cuda-13.1"),
+    ],
+)
+def test_kernels_compiled_by_one_release_and_toolkit_are_kept_apart(toolkit: dict[str, str], suffix: str) -> None:
+    unit = declaration("inventory/examples", **toolkit).candidates["glm-5-nvfp4-tp8"].unit.content
+    cache = f"slipway/{Release.of('0.5.23').name}{suffix}"
+    for line in (
+        f"CacheDirectory={cache}",
+        f"WorkingDirectory=/var/cache/{cache}",
+        f"Environment=HOME=/var/cache/{cache}",
+    ):
+        assert f"{line}\n" in unit
+
+
 def test_only_what_the_process_gets_changes_the_fingerprint() -> None:
     one = declaration("inventory/lab.yml").candidates["tiny-tp1"]
     other = declaration("inventory/lab.yml", serve_stop_limit=7).candidates["tiny-tp1"]
