@@ -25,6 +25,7 @@ class Part(NamedTuple):
 
 PARTS: Final = {
     "nothing-to-do": Part("Nothing to do", parts.nothing_to_do),
+    "many-hosts": Part("Nothing to do, on many hosts", parts.many_hosts),
     "one-value": Part("One value changed", parts.one_value),
     "from-bare": Part("A bare host", parts.from_bare, needs_host=False),
     "loading": Part("Slipway's own imports", alone.loading, needs_host=False),
