@@ -12,7 +12,8 @@ from tests.unit.benchmark_records import point, record
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = needs_chromium
 
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
