@@ -49,10 +49,10 @@ def deploy(*arguments: str, inventory: str = "inventory") -> Run:
 
 
 class Deploying:
-    """A deploy under way, whose lines are read as they come: every command that it sends, and what that prints."""
+    """A deploy under way, whose lines are read as they come."""
 
     def __init__(self, *arguments: str, inventory: str = "inventory", play: str = "deploy.py") -> None:
-        command = [str(Path(sys.executable).with_name("pyinfra")), "-y", "-vvv", inventory, play, *arguments]
+        command = [str(Path(sys.executable).with_name("pyinfra")), "-y", inventory, play, *arguments]
         self.run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.text = ""
 
