@@ -23,7 +23,7 @@ def harness(lab: str) -> str:
     """A host with what the harness is made of."""
     hosts.run(lab, f"rm -rf {HARNESS} && mkdir {HARNESS}")
     pack = "tar cz --exclude=__pycache__ roles group_vars tests/__init__.py tests/gpu"
-    unpack = shlex.join([*hosts.ssh_command(Place(lab)), f"tar xz -C {HARNESS}"])
+    unpack = shlex.join([*hosts.ssh_command(Place(lab)), f"sudo tar xz --no-same-owner -C {HARNESS}"])
     subprocess.run(f"set -o pipefail; {pack} | {unpack}", shell=True, executable="/bin/bash", cwd=ROOT, check=True)
     return lab
 
