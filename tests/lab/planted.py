@@ -9,6 +9,9 @@ from tests.lab.conftest import ROOT
 PLANTED: Final = "planted-0123456789"
 """Is in every secret of the tests, and in nothing else."""
 
+KEPT: Final = ("/etc/slipway/credentials/", "/run/credentials/sglang-tiny-tp1.service/")
+"""Where secrets belong: what root keeps, and what systemd hands to the server."""
+
 # sudo writes each command to the journal, and this one must not be what it finds there.
 _PATTERN: Final = f"[{PLANTED[0]}]{PLANTED[1:]}"
 

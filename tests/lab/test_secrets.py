@@ -3,17 +3,14 @@
 import os
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from tests.lab import hosts
 from tests.lab.conftest import ROOT, Run, ask_hosts, deploy, told
-from tests.lab.planted import PLANTED, files_on_the_controller, files_on_the_host, shown_by
+from tests.lab.planted import KEPT, PLANTED, files_on_the_controller, files_on_the_host, shown_by
 
 pytestmark = pytest.mark.usefixtures("lab")
-
-KEPT: Final = ("/etc/slipway/credentials/", "/run/credentials/sglang-tiny-tp1.service/")
 
 
 def with_keys(monkeypatch: pytest.MonkeyPatch, folder: Path, api: str, admin: str) -> list[str]:

@@ -20,7 +20,7 @@ from tests.lab import hosts
 from tests.lab.conftest import ROOT, Run, ask_hosts, pyinfra, told
 from tests.lab.hub.content import model_files, served
 from tests.lab.hub.server import Faults, Hub, serving
-from tests.lab.planted import PLANTED, files_on_the_controller, files_on_the_host, shown_by
+from tests.lab.planted import KEPT, PLANTED, files_on_the_controller, files_on_the_host, shown_by
 
 PYTHON = Release.of(locked_versions()[-1]).python
 MODELS = "/var/lib/slipway/test-models"
@@ -243,7 +243,9 @@ def test_a_token_opens_a_gated_repository_and_is_seen_nowhere(
     assert "weights | Write the token for the hub" in run.said()
     assert PLANTED not in run.said()
     assert shown_by("journalctl --output=export", f"cat {PLACE}/slipway-manifest.json") == []
-    assert files_on_the_host() == [credentials.path(HUB_TOKEN)]
+    found = files_on_the_host()
+    assert credentials.path(HUB_TOKEN) in found
+    assert all(name.startswith(KEPT) for name in found), found
     assert files_on_the_controller(site) == []
 
 
