@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -102,7 +102,9 @@ class Tool:
                 yield process
             finally:
                 if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+                    for pid in [*_descendants(process.pid), process.pid]:
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
                     process.wait()
                 for socket in Path(sockets).iterdir():  # a master of OpenSSH would outlive the run
                     exits = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "host"]
@@ -112,6 +114,15 @@ class Tool:
         if self.program == "pyinfra":
             return ["-y", str(site.inventory), "deploy.py"]
         return ["--inventory", str(site.ansible), str(_PLAYBOOK)]
+
+
+def _descendants(pid: int) -> list[int]:
+    """All that a process started, in whatever session: Ansible gives each worker its own."""
+    try:
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+    return [*children, *(one for child in children for one in _descendants(child))]
 
 
 SLIPWAY: Final = Tool("Slipway", "pyinfra", re.compile(r"\] (Success|Error)\b"))
