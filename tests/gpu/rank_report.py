@@ -4,6 +4,7 @@ Copied beside a .dist-info by `ranks.plugin`, and imported by the server's proce
 """
 
 import json
+import sys
 from typing import Any
 
 MARK = "rank holds: "
@@ -30,8 +31,14 @@ def report(allocate: Any, runner: Any, *arguments: Any, **options: Any) -> Any:
         "kv": int(sum(sizes) if isinstance(sizes, tuple) else sizes),
         "tokens": runner.token_to_kv_pool.size + runner.token_to_kv_pool.page_size,
     }
-    print(MARK + json.dumps(held), flush=True)
+    say(MARK + json.dumps(held))
     return result
+
+
+def say(line: str) -> None:
+    """Print a line whole: unbuffered, `print` writes the line and its end apart, and another rank between."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def weights(model: Any) -> int:

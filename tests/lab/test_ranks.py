@@ -30,9 +30,11 @@ def harness(lab: str) -> str:
 
 @pytest.mark.parametrize("profile", ["tiny-tp2", "tiny-pp2"])
 def test_each_rank_holds_the_bytes_that_were_computed_for_it(profile: str, harness: str) -> None:
-    command = f"{PYTHON} -m tests.gpu --runtime {PYTHON} --profile {profile} --port 31750"
-    said = hosts.run(harness, f"cd {HARNESS} && {command} --out {profile} --environment {ENVIRONMENT}", check=False)
-    outcome = json.loads(hosts.run(harness, f"tail -n 1 {HARNESS}/{profile}/results.jsonl"))
+    command = f"{PYTHON} -m tests.gpu --runtime {PYTHON} --profile {profile} --port 31750 --out {profile}"
+    said = hosts.run(harness, f"cd {HARNESS} && {command} --environment {ENVIRONMENT} 2>&1", check=False)
+    written = hosts.run(harness, f"tail -n 1 {HARNESS}/{profile}/results.jsonl", check=False)
+    assert written, said
+    outcome = json.loads(written)
 
     ranks = [figure for figure in outcome["figures"] if figure[0].startswith("tp ")]
     assert len(ranks) == 4, said  # weights and KV bytes per token, of two ranks

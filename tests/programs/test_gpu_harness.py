@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,3 +111,13 @@ def test_a_cut_model_keeps_its_width() -> None:
     assert few.architecture.num_hidden_layers == 3
     assert few.architecture.hidden_size == whole.architecture.hidden_size
     assert few.quantization == whole.quantization
+
+
+def test_ranks_that_report_at_once_do_not_cut_each_others_lines(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = "from tests.gpu.rank_report import say\nfor _ in range(3000): say('rank holds: {}')"
+    with log.open("ab") as output:
+        ranks = [subprocess.Popen([sys.executable, "-u", "-c", program], stdout=output) for _ in range(4)]
+    assert [rank.wait() for rank in ranks] == [0] * 4
+
+    assert set(log.read_text().splitlines()) == {"rank holds: {}"}
