@@ -53,7 +53,7 @@ browser:
 
 test: browser ## Check style and types, run every test, and remove the lab, also after a failure
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; \
-	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest -m 'not long' tests/programs tests/lab
+	$(MAKE) --no-print-directory lint quick && $(BIN)/pytest -m 'not long' --durations=25 tests/programs tests/lab
 
 test-long: .venv/synced ## Run the tests that take minutes each: killed, cut off and full hosts
 	@trap '$(MAKE) --no-print-directory lab-down' EXIT; $(BIN)/pytest -m long tests/lab

@@ -10,6 +10,7 @@ import pytest
 
 from roles.sglang.release import Release, locked_versions
 from tests.lab import hosts
+from tests.lab.conftest import deploy, told
 from tests.lab.places import Place
 
 ROOT: Final = Path(__file__).parents[2]
@@ -20,7 +21,8 @@ ENVIRONMENT: Final = "PYTHONPATH=/opt/lab/stub SGLANG_USE_CPU_ENGINE=1 SGLANG_NC
 
 @pytest.fixture(scope="module")
 def harness(lab: str) -> str:
-    """A host with what the harness is made of."""
+    """A host with a release, and what the harness is made of."""
+    assert (run := deploy()).returncode == 0, told(run)
     hosts.run(lab, f"rm -rf {HARNESS} && mkdir {HARNESS}")
     pack = "tar cz --exclude=__pycache__ roles group_vars tests/__init__.py tests/gpu"
     unpack = shlex.join([*hosts.ssh_command(Place(lab)), f"sudo tar xz --no-same-owner -C {HARNESS}"])
