@@ -9,6 +9,7 @@ renames what is whole, so it can be killed at any moment and run again. What it 
 import json
 import os
 import platform
+import pwd
 import re
 import shutil
 import subprocess
@@ -22,6 +23,11 @@ MARKER = "COMPLETE"
 """Written last into a release: the lock's sha256, then a line for each of its programs and packages."""
 FIND_SGLANG = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('sglang'))"
 """Whether a release's Python runs and finds its packages, in milliseconds."""
+CLOSED = """
+for folder; do [ -x "$folder" ] || { echo "$folder"; exit; }; done
+exec find "$folder" \\( ! -readable -o -type d ! -executable \\) -print -quit
+"""
+"""Shell program: the first of these folders, or of what is in the last of them, that its user may not read."""
 
 
 def main(folder: Path) -> None:
@@ -72,37 +78,45 @@ def build(built: Path, uv: Path, folder: Path, instructions: Mapping[str, Any]) 
     run([uv, "pip", "sync", "--python", python, *hashed, folder / "lock.txt"], environment)
     run([uv, "pip", "check", "--quiet", "--python", python], environment)
     check(python, folder, instructions)
+    check_readable(built, instructions["user"])
     os.sync()  # a release that is marked as complete is one after a power failure, too
     (built / MARKER).write_text("\n".join([instructions["lock_sha256"], *contents(built)]) + "\n")
 
 
 def check(python: Path, folder: Path, instructions: Mapping[str, Any]) -> None:
-    """Run the checker as root, then as the server's user, each in the server's environment.
+    """Run the checker as root, in the server's environment.
 
     The server cannot write bytecode into a release, and would compile it at each start. Of 34,000 modules it imports
-    a quarter: those are compiled by importing them once as root. And what root can read, the server may not.
+    a quarter: those are compiled by importing them once as root.
     """
-    for user, purpose in (("root", "which compiles it"), (instructions["user"], "as the server's user")):
-        say(f"importing what a server imports, {purpose}")
-        with tempfile.TemporaryDirectory() as home:
-            shutil.chown(home, user, user)
-            environment = {
-                "PATH": f"{python.parent}:{os.environ['PATH']}",
-                "HOME": home,
-                "PYTHONWARNINGS": "ignore",
-                **instructions["environment"],
-            }
-            checked = subprocess.run(
-                [python, folder / "checker.py", folder / "lock.txt"],
-                env=environment,
-                cwd="/",
-                user=user,
-                group=user,
-                extra_groups=[],
-                check=False,
-            )
-        if checked.returncode:
+    say("importing what a server imports, which compiles it")
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            "PATH": f"{python.parent}:{os.environ['PATH']}",
+            "HOME": home,
+            "PYTHONWARNINGS": "ignore",
+            **instructions["environment"],
+        }
+        command = [python, folder / "checker.py", folder / "lock.txt"]
+        if subprocess.run(command, env=environment, cwd="/", check=False).returncode:
             sys.exit("the release does not work, and is not put in place")
+
+
+def check_readable(built: Path, user: str) -> None:
+    """What root can read, the server may not: a folder above may be closed, or the Python that is linked to."""
+    folders = [*reversed(built.parents), built]
+    done = subprocess.run(
+        ["/bin/sh", "-c", CLOSED, "sh", *folders],
+        user=user,
+        group=pwd.getpwnam(user).pw_gid,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or done.stdout:
+        sys.exit(f"{(done.stdout or done.stderr).strip()}: the user {user} may not read it")
 
 
 def contents(release: Path) -> list[str]:

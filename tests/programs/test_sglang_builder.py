@@ -3,8 +3,10 @@
 import json
 import os
 import platform
+import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,7 @@ class Host:
             "lock_sha256": name,
             "uv_directory": str(self.uv),
             "uv_cache": "/cache",
+            "user": "nobody",
             "units": [str(self.units), str(self.good)],
         }
         (folder / "instructions.json").write_text(json.dumps(instructions))
@@ -67,6 +70,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(builder, "check", lambda *_: None)
+    monkeypatch.setattr(builder, "check_readable", lambda *_: None)
     monkeypatch.setattr(os, "sync", lambda: None)
     return Host(tmp_path)
 
@@ -159,6 +163,51 @@ def test_releases_that_nothing_uses_go_and_the_last_two_stay(host: Host, folder:
 def test_the_oldest_go_first() -> None:
     assert builder.unused(["d", "c", "b", "a"], used={"a"}) == ["b"]
     assert builder.unused(["b", "a"], used=set()) == []
+
+
+@pytest.fixture
+def built() -> Iterator[Path]:
+    """A release in a folder that everybody may pass."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may become another user")
+    with tempfile.TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+        built = Path(above) / "release"
+        for file in (built / "lib/module.py", built / "bin/sglang", Path(above) / "python3"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        (built / "bin/python").symlink_to("../../python3")
+        yield built
+
+
+def test_a_release_that_the_server_can_read_is_accepted(built: Path) -> None:
+    builder.check_readable(built, "nobody")
+
+
+@pytest.mark.parametrize(
+    ("closed", "mode"), [("lib/module.py", 0o600), ("lib", 0o744), ("bin/python", 0o700), ("", 0o700)]
+)
+def test_what_the_server_cannot_read_is_named(built: Path, closed: str, mode: int) -> None:
+    (built / closed).chmod(mode)
+    with pytest.raises(SystemExit, match=f"^{built / closed}: the user nobody may not read it$"):
+        builder.check_readable(built, "nobody")
+
+
+def test_a_closed_folder_above_is_named(built: Path) -> None:
+    built.parent.chmod(0o700)
+    with pytest.raises(SystemExit, match=f"^{built.parent}: the user nobody may not read it$"):
+        builder.check_readable(built, "nobody")
+
+
+@pytest.mark.parametrize(("modules", "status", "said"), [(("json",), 0, ""), (("no_such",), 1, "No module named")])
+def test_the_checker_ends_with_what_it_found(tmp_path: Path, modules: Sequence[str], status: int, said: str) -> None:
+    (tmp_path / "lock.txt").write_text(f"pytest=={pytest.__version__}\n")
+    program = f"from roles.sglang import checker; checker.MODULES = {modules}; checker.NEEDS_DRIVER = (); "
+    program += f"checker.main(checker.Path({str(tmp_path / 'lock.txt')!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert bool(said) == bool(done.stderr)
 
 
 def test_the_checker_compares_with_what_the_lock_wants_on_this_python() -> None:
