@@ -88,9 +88,12 @@ def send(host: str, path: str, text: str) -> None:
 
 
 def download_packages(host: str) -> None:
-    """What base installs lies in apt's cache."""
-    packages = " ".join(PACKAGES)
-    hosts.run(host, f"apt-get -q update && apt-get -qy --no-install-recommends --download-only install {packages}")
+    """What base installs lies in apt's cache, and the Python module is there that Ansible needs for apt.
+
+    Ansible installs it where it is missing, but with Mitogen it cannot use it in the same run.
+    """
+    packages, install = " ".join(PACKAGES), "apt-get -qy --no-install-recommends install"
+    hosts.run(host, f"apt-get -q update && {install} --download-only {packages} && {install} python3-apt")
 
 
 @contextmanager

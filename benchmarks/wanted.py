@@ -1,7 +1,6 @@
 """What Slipway makes true of a host, as the variable `wanted` of the playbook that makes the same true."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from pyinfra.api.config import Config
@@ -33,8 +32,8 @@ def wanted(inventory: Path, data: Mapping[str, object]) -> dict[str, object]:
         "packages": [*PACKAGES, *BaseSettings.of(host).packages],
         "user": paths.USER,
         "home": paths.STATE,
-        "directories": [asdict(directory) for directory in DIRECTORIES],
-        "limits": asdict(LIMITS),
+        "directories": [directory._asdict() for directory in DIRECTORIES],
+        "limits": LIMITS._asdict(),
         **_release(host),
         "weights": _weights(host),
         **_units(host),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
@@ -25,16 +24,14 @@ PREVIOUS: Final = "previous"
 """The value of `profile` that means the one that served well before; only the host knows which."""
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """The documents that all hosts share, by name."""
 
     models: Mapping[str, Model]
     profiles: Mapping[str, Profile]
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What is wanted of one host, typed."""
 
     variables: Variables
@@ -72,7 +69,7 @@ class Target:
 
     def serving(self, profile: str) -> Target:
         """The same host with another profile wanted: how PREVIOUS becomes the name that the host remembers."""
-        return replace(self, variables=self.variables.model_copy(update={"profile": profile}))
+        return self._replace(variables=self.variables.model_copy(update={"profile": profile}))
 
 
 class SiteInventory(Inventory):

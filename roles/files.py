@@ -6,9 +6,8 @@ import hashlib
 import re
 import shlex
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 from pyinfra.api.command import StringCommand
@@ -23,8 +22,7 @@ _DIGEST: Final = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>/.*)")
 _STATUS: Final = re.compile(r"(?P<mode>[0-7]{1,4}) (?P<user>\S+) (?P<group>\S+) (?P<path>/.*)")
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """A file as it is on the host."""
 
     sha256: str
@@ -33,8 +31,7 @@ class Seen:
     group: str
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file as it should be. `mode` is octal text such as "0644"."""
 
     path: str

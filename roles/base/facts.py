@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -14,8 +14,7 @@ from roles.observation import observe
 from roles.paths import STATE, USER
 
 
-@dataclass(frozen=True)
-class BaseFacts:
+class BaseFacts(NamedTuple):
     """The host as base found it."""
 
     lock: Sequence[str]

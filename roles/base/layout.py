@@ -1,14 +1,12 @@
 """What base makes true of a host, as data. Pure."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles import paths
 from roles.files import File
 
 
-@dataclass(frozen=True)
-class Directory:
+class Directory(NamedTuple):
     """A directory as it should be, or as it is. `mode` is octal text such as "0755"."""
 
     path: str

@@ -3,8 +3,7 @@
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
 from cycler import cycler
@@ -47,8 +46,7 @@ _STYLE: Final[Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(NamedTuple):
     """A value with its 95 % interval."""
 
     x: float
@@ -56,8 +54,7 @@ class Dot:
     interval: Interval | None = None
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """A labelled point in the plane; filled if nothing is better."""
 
     x: float
@@ -66,8 +63,7 @@ class Spot:
     filled: bool
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A value that is not a measurement of the series: a reference result or a ceiling."""
 
     label: str

@@ -1,8 +1,7 @@
 """SGLang's own benchmark client: its environment and its command lines. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
@@ -24,8 +23,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """Where the server is and what the client needs; all paths are on the host."""
 
     base_url: str

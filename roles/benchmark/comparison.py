@@ -1,7 +1,7 @@
 """How servers compare: a ranking for each objective, and the Pareto set. What noise explains is equal. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from roles.benchmark.noise import host_noise
 from roles.benchmark.record import Record
@@ -9,8 +9,7 @@ from roles.benchmark.rounds import Point
 from roles.benchmark.statistics import Figure, Ranked, compared, pareto, ranking
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """Trials from best to worst by one objective; equal places are equal within noise."""
 
     objective: str
@@ -18,8 +17,7 @@ class Ranking:
     places: Sequence[Ranked]
 
 
-@dataclass(frozen=True)
-class Tradeoff:
+class Tradeoff(NamedTuple):
     """A server at one concurrency."""
 
     point: Point

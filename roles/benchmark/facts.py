@@ -5,6 +5,7 @@ import gzip
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -18,8 +19,7 @@ HISTORY = 30
 """How many of a profile's records are compared with: enough to know its noise."""
 
 
-@dataclass(frozen=True)
-class BenchmarkFacts:
+class BenchmarkFacts(NamedTuple):
     """What has been proven on a host, and what it was proven on."""
 
     names: Sequence[Name]

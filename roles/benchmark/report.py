@@ -5,10 +5,10 @@ python -m roles.benchmark.report      writes both from the records in results/
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment as Templates
 from jinja2 import FileSystemLoader, StrictUndefined
@@ -20,8 +20,7 @@ from roles.benchmark.results import RESULTS, readable, write_whole
 from roles.benchmark.sweep import Sweep
 
 
-@dataclass(frozen=True)
-class Trials:
+class Trials(NamedTuple):
     """A sweep's part of the report."""
 
     sweep: Sweep
@@ -31,8 +30,7 @@ class Trials:
     charts: Sequence[Chart]
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """One host's part of the report."""
 
     name: str
@@ -49,8 +47,7 @@ class Host:
     """Each property with its value for each of `latest`; True where it is not the value of the first."""
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     hosts: Sequence[Host]
     unreadable: Sequence[str]
 

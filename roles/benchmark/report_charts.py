@@ -1,8 +1,7 @@
 """What is drawn of a host's records, each chart with its numbers. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.benchmark import charts
 from roles.benchmark.comparison import Tradeoff, pareto_set, tradeoffs
@@ -14,8 +13,7 @@ from roles.benchmark.statistics import Figure, Interval, compared
 from roles.benchmark.sweep import Sweep
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """An image, what it shows in words, and its numbers for those who cannot see it."""
 
     title: str

@@ -6,7 +6,6 @@ restarted, which moves figures by more than repeats within one server differ.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist, geometric_mean, median, stdev
 from typing import Final, NamedTuple, TypeVar
 
@@ -55,8 +54,7 @@ class Interval(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """The repeats of one measurement of one quantity."""
 
     values: tuple[float, ...]
@@ -131,8 +129,7 @@ def compared(one: Figure, other: Figure, noise: float) -> int:
     return 0 if equal(one, other, noise) else 1 if one.median > other.median else -1
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A place in a ranking; those equal to the one that leads their group share its place."""
 
     place: int

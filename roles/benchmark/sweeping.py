@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from pyinfra.api.host import Host
@@ -33,8 +33,7 @@ from roles.sglang.catalogue import Catalogue
 from roles.sglang.settings import SglangSettings
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A sweep on one host, and how far it has come."""
 
     tried: Sequence[Trial]

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.benchmark.rounds import Mode
 from roles.refusal import Refusal
@@ -16,8 +15,7 @@ PARALLELISM: Final = "parallelism"
 """A knob whose values are several of the server's flags at once."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """One profile to try."""
 
     profile: Profile

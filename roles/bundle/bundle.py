@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from roles.bundle.pythons import fits
 from roles.refusal import Refusal
@@ -26,8 +25,7 @@ INDEX: Final = "Packages"
 _AGAIN: Final = "copy the bundle again, or make it again"
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(NamedTuple):
     """What the manifest of a bundle says."""
 
     folder: Path

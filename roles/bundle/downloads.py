@@ -4,10 +4,9 @@ import shutil
 import urllib.parse
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import requests
 
@@ -26,8 +25,7 @@ PART: Final = ".part"
 """Ends the name of a file that is not whole yet."""
 
 
-@dataclass(frozen=True)
-class Download:
+class Download(NamedTuple):
     """A file as it should be."""
 
     url: str

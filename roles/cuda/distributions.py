@@ -1,8 +1,7 @@
 """Where a distribution gets NVIDIA's driver from, and what it calls the packages. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.refusal import Refusal
 
@@ -15,8 +14,7 @@ KEY_FINGERPRINT: Final = "EB693B3035CD5710E231E123A4B469963BF863CC"
 """That key's fingerprint, so that no other key can take its place."""
 
 
-@dataclass(frozen=True)
-class Distribution:
+class Distribution(NamedTuple):
     """Debian or Ubuntu, of one version."""
 
     id: str

@@ -2,8 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -36,8 +35,7 @@ echo "fabricmanager=$(systemctl is-enabled nvidia-fabricmanager) $(systemctl is-
 """
 
 
-@dataclass(frozen=True)
-class Toolkit:
+class Toolkit(NamedTuple):
     """The toolkit as it is; versions are empty where there is none."""
 
     nvcc: str
@@ -54,8 +52,7 @@ class Toolkit:
         return f"{self.identity} for {capability}"
 
 
-@dataclass(frozen=True)
-class CudaFacts:
+class CudaFacts(NamedTuple):
     """The host as cuda found it."""
 
     os_release: Mapping[str, str]

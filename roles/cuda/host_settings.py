@@ -1,8 +1,7 @@
 """Host settings that the role owns, as files. Pure."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.cuda.settings import CudaSettings
 from roles.files import File
@@ -19,8 +18,7 @@ PATHS: Final = (NOUVEAU, UVM, SYSCTL, GRUB, POWER)
 """All files that the role may own: those not declared are absent."""
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(NamedTuple):
     """What is in force now, whatever the files say."""
 
     loaded_driver: str

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -14,8 +14,7 @@ from roles.preflight.facts import SMI_SECONDS, bounded
 _CAPABILITY = "command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=compute_cap --format=csv,noheader"
 
 
-@dataclass(frozen=True)
-class FlashAttnFacts:
+class FlashAttnFacts(NamedTuple):
     """The host as flash_attn found it."""
 
     record: str

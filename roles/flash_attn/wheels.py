@@ -1,9 +1,8 @@
 """Wheels of flash-attn: what they are made from, for which GPUs, and where they are kept. Pure."""
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from roles.paths import PROGRAMS
 
@@ -31,8 +30,7 @@ def architecture(capability: str) -> str | None:
     return _ARCHITECTURES.get(int(capability.split(".")[0] or 0))
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """What a wheel must fit: the versions in a release, and the toolkit beside it."""
 
     python: str

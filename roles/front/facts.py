@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -11,8 +11,7 @@ from roles.front.layout import PACKAGES, RUNNING, SELF_SIGNED, SELF_SIGNED_KEY, 
 from roles.observation import observe
 
 
-@dataclass(frozen=True)
-class FrontFacts:
+class FrontFacts(NamedTuple):
     """The host as front found it."""
 
     packages: frozenset[str]

@@ -1,8 +1,7 @@
 """What front makes true of a host, as data. Pure."""
 
-from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.files import File
 from roles.front.settings import FrontSettings
@@ -22,8 +21,7 @@ SELF_SIGNED: Final = "/etc/slipway/front.pem"
 SELF_SIGNED_KEY: Final = "/etc/slipway/front.key"
 
 
-@dataclass(frozen=True)
-class Front:
+class Front(NamedTuple):
     """The files that a front consists of."""
 
     config: File

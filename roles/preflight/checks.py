@@ -6,7 +6,7 @@ server fail, hang, or run at a fraction of its speed; a warning is what costs so
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from roles.preflight.hardware import Hardware
 from roles.preflight.host_facts import HostFacts
@@ -37,8 +37,7 @@ class Finding:
         return f"{self.found}, expected {self.expected}: {self.remedy}."
 
 
-@dataclass(frozen=True)
-class Expectation:
+class Expectation(NamedTuple):
     """What a host is measured against."""
 
     hardware: Hardware | None

@@ -4,9 +4,8 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from roles.paths import PROGRAMS, STATE, USER
 from roles.serve.parallelism import on_cpu
@@ -23,8 +22,7 @@ SECONDS: Final = 180
 """Eight ranks import torch and connect in half a minute; the exchange itself takes a few seconds."""
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(NamedTuple):
     """What is tried."""
 
     release: str

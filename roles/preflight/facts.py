@@ -1,8 +1,7 @@
 """Read the host, each time in one round trip: a shell program for each thing, each with an end."""
 
 import shlex
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -94,8 +93,7 @@ def read(host: Host) -> HostFacts:
     return host_facts(observe(host, PROGRAMS))
 
 
-@dataclass(frozen=True)
-class GpuUse:
+class GpuUse(NamedTuple):
     """What must be known before the GPUs exchange values."""
 
     driver: str

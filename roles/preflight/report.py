@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import NamedTuple
 
 from roles.preflight.checks import Finding
 from roles.preflight.host_facts import HostFacts
 
 
-@dataclass(frozen=True)
-class Examination:
+class Examination(NamedTuple):
     """One host: what it has and what is not as it should be."""
 
     facts: HostFacts

@@ -4,9 +4,8 @@ Exact where SGLang's code gives the size; measured where only a GPU can say (on 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.preflight.hardware import Hardware
 from roles.serve.kv_cache import ELEMENT_BYTES
@@ -38,8 +37,7 @@ FLASHINFER_WORKSPACE: Final = {"qwen3": 512 * MIB}
 FLASHINFER_WORKSPACE_DEFAULT: Final = 384 * MIB
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """One allocation on each GPU."""
 
     name: str

@@ -1,7 +1,7 @@
 """A profile as it would be served on one host. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from roles.files import File
 from roles.serve.command import Command
@@ -10,8 +10,7 @@ from roles.serve.profile import Profile
 from roles.serve.unit import Neighbours, UnitState, unit_name
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A profile to serve: its command, its unit, and what a switch to it must know."""
 
     profile: Profile

@@ -6,9 +6,8 @@ are taken as free, so that hardly anything can be faster: only routing that is f
 of tokens share fewer experts.
 """
 
-from dataclasses import dataclass
 from math import ceil, pow
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.preflight.hardware import Hardware
 from roles.serve.kv_cache import bytes_per_token, indexer_bytes
@@ -26,8 +25,7 @@ READ_IN_PART: Final = frozenset({"embedding", "vision", "rope", "draft"})
 """Parts of which a decode step reads a row or nothing."""
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """What is asked of the server at once."""
 
     requests: float
@@ -56,8 +54,7 @@ def decode_ceiling(profile: Profile, model: Model, hardware: Hardware, load: Loa
     return running * _accepted(profile, sizing) / seconds
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """One step of one micro-batch through the pipeline stages of one replica."""
 
     model: Model

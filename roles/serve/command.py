@@ -3,9 +3,8 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles import paths
 from roles.serve.profile import Profile
@@ -27,8 +26,7 @@ RESERVED: Final = {
 """Flags that are not a profile's to set, and what to use instead."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """How a server is started."""
 
     program: tuple[str, ...]

@@ -1,8 +1,7 @@
 """How long a server may take until it is ready. Pure."""
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 ASSUMED_RATE: Final = 0.5e9
 """Bytes per second read from a disk that nobody has measured: what a SATA drive gives."""
@@ -23,16 +22,14 @@ _MINIMUM: Final = 300
 """Seconds that even the smallest model gets: a loaded host is slow."""
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(NamedTuple):
     """How many seconds, and the sentence that explains them."""
 
     seconds: int
     sentence: str
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """What a server has to do until it is ready."""
 
     bytes_to_read: int

@@ -1,8 +1,7 @@
 """What a host's variables say is to be served."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -37,8 +36,7 @@ _LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where a server that listens everywhere is asked on the host itself."""
 
 
-@dataclass(frozen=True)
-class Declared:
+class Declared(NamedTuple):
     """The profiles that suit a host, each as it would be served there."""
 
     candidates: Mapping[str, Candidate]
@@ -70,7 +68,7 @@ class Declared:
 def declared(host: Host, also: Mapping[str, Profile] | None = None) -> Declared:
     """Everything that this host could serve, from its variables alone; `also`: profiles that no file declares."""
     wish = target(host)
-    wish = replace(wish, profiles={**wish.profiles, **(also or {})})
+    wish = wish._replace(profiles={**wish.profiles, **(also or {})})
     catalogue = Catalogue.load(SglangSettings.of(host).version)
     judged = {name: _judged(profile, wish, catalogue) for name, profile in wish.profiles.items()}
     suitable = [wish.profiles[name] for name, found in judged.items() if not found.reasons]

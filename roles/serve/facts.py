@@ -1,8 +1,7 @@
 """What serve reads from a host, in one round trip."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -26,8 +25,7 @@ for unit in $(cd {UNITS} && ls -d sglang-*.service {TRIED}/sglang-*.service | se
 done"""
 
 
-@dataclass(frozen=True)
-class ServeFacts:
+class ServeFacts(NamedTuple):
     """The host as serve found it."""
 
     files: Mapping[str, Seen]

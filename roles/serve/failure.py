@@ -3,10 +3,9 @@
 import re
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import yaml
 
@@ -17,8 +16,7 @@ UNKNOWN: Final = "unknown"
 """The kind of a failure that no signature fits."""
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """What went wrong, in the words of the people who must put it right."""
 
     kind: str

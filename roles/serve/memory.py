@@ -9,7 +9,7 @@ for the rest.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
@@ -70,8 +70,7 @@ class Interval:
 NOWHERE: Final = Interval(1.0, 0.0)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """What would help: a flag, and the direction in which to move it."""
 
     flag: str
@@ -79,8 +78,7 @@ class Change:
     """`lower`, `raise`, or what to do instead."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What one profile needs on each of its GPUs. Bytes, for the rank that has most, unless a name says otherwise."""
 
     gpus: int

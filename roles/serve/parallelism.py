@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
@@ -31,8 +30,7 @@ GROUPS: Final[dict[Quantization, int]] = {"none": 1, "fp8": 128, "int4-g32": 32,
 """Neighbouring weights that share a scale, and so cannot be split."""
 
 
-@dataclass(frozen=True)
-class Parallelism:
+class Parallelism(NamedTuple):
     """The parallel sizes of one server; each is 1 when its flag is absent."""
 
     dp: int = 1
@@ -177,11 +175,11 @@ def _meant(
 ) -> list[str]:
     """Up to two ways to spread `profile` over `gpus` that come nearest to what it says, and that work."""
     dp, tp, pp, ep = parallelism.dp, parallelism.tp, parallelism.pp, parallelism.ep
-    wider = replace(parallelism, tp=gpus // dp // pp)
-    longer = replace(parallelism, pp=gpus // dp // tp, ep=min(ep, tp))
+    wider = parallelism._replace(tp=gpus // dp // pp)
+    longer = parallelism._replace(pp=gpus // dp // tp, ep=min(ep, tp))
     working = [
         candidate
-        for candidate in dict.fromkeys((wider, longer, replace(wider, ep=1)))
+        for candidate in dict.fromkeys((wider, longer, wider._replace(ep=1)))
         if candidate.gpus == gpus and not _fit(candidate, profile, model, hardware)
     ]
     return [f"{candidate}{_name_of(candidate, profile, model, hardware, known)}" for candidate in working[:2]]

@@ -4,9 +4,8 @@ Source: SGLang 0.5.23, models/deepseek_v2.py, distributed/utils.py, layers/dp_at
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.refusal import Refusal
 from roles.serve.parallelism import Parallelism
@@ -32,8 +31,7 @@ class Split(Enum):
     WHOLE_EXPERTS = "experts over ep, each whole"
 
 
-@dataclass(frozen=True)
-class Sharing:
+class Sharing(NamedTuple):
     """Over how many ranks each kind of tensor is divided."""
 
     tp: int
@@ -64,8 +62,7 @@ class Sharing:
         }[split]
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """The flags of a profile that decide where weights are, beside the parallel sizes."""
 
     stages: tuple[range, ...]

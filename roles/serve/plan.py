@@ -1,8 +1,7 @@
 """What a host could serve, and what a deploy would change on it. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from roles.benchmark.gate import THROUGHPUT
 from roles.benchmark.record import Record
@@ -31,8 +30,7 @@ STOP_SECONDS: Final = 7
 """4 to 7 s measured from SIGTERM to the end of an idle server; running requests come on top."""
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """The best throughput of a profile's last benchmark on this host."""
 
     tokens_per_second: float
@@ -43,8 +41,7 @@ class Measured:
     """Of the ceiling at the same concurrency and traffic."""
 
 
-@dataclass(frozen=True)
-class Exact:
+class Exact(NamedTuple):
     """What SGLang's own code says of a profile. Bytes, for the rank that has most."""
 
     refusal: str
@@ -63,8 +60,7 @@ class Exact:
         )
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One profile on one host. Memory is per GPU, for the rank that has most."""
 
     profile: str
@@ -89,8 +85,7 @@ class Row:
     """None where it was not asked for, or nobody could answer."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What a deploy would do for the wanted profiles."""
 
     profiles: tuple[str, ...]
@@ -103,8 +98,7 @@ class Choice:
     """How long nothing would be served; 0 where nothing is served now, or nothing changes."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """One host."""
 
     host: str
@@ -117,8 +111,7 @@ class Plan:
     """Why the exact answers that were asked for are not there."""
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(NamedTuple):
     """What a host that can be asked has."""
 
     release: bool

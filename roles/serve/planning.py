@@ -1,8 +1,8 @@
 """Make a host's plan: from its variables, from the records on the controller, and from the host if it answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -36,8 +36,7 @@ from roles.weights.model import Model
 from roles.weights.settings import WeightsSettings
 
 
-@dataclass(frozen=True)
-class _Look:
+class _Look(NamedTuple):
     """A host that answers, before a profile is looked at."""
 
     examined: Examination
@@ -54,7 +53,7 @@ def plan(host: Host) -> Plan:
     unreached = host.inventory.unreached.get(host.name)
     look = _look(host) if unreached is None else None  # first, as it finds GPUs that nobody declared
     wish, declaration = target(host), declared(host)
-    wish = replace(wish, models={**wish.models, **(look.described if look else {})})
+    wish = wish._replace(models={**wish.models, **(look.described if look else {})})
     judged = {name: _judged(profile, wish, declaration, look) for name, profile in wish.profiles.items()}
     records = last_records(RESULTS / folder(host.name))
     rows = {
@@ -66,7 +65,7 @@ def plan(host: Host) -> Plan:
         host=host.name,
         hardware=wish.hardware,
         unreachable=unreached,
-        rows=tuple(replace(one, exact=exact.get(name)) for name, one in rows.items()),
+        rows=tuple(one._replace(exact=exact.get(name)) for name, one in rows.items()),
         choice=_choice(host, wish, declaration, rows, judged, look),
         inexact=inexact,
     )

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Phase(IntEnum):
@@ -52,8 +51,7 @@ _BARS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """A phase and, where the log counts, how much of it is done."""
 
     phase: Phase = Phase.STARTING

@@ -1,8 +1,7 @@
 """The estimate against what a started server reports of its memory. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.serve.buffers import GIB
 from roles.serve.memory import Estimate
@@ -10,8 +9,7 @@ from roles.serve.memory import Estimate
 TOKENS_BAND: Final = 0.02
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """One predicted figure against what a server reported."""
 
     name: str

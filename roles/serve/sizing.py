@@ -5,8 +5,7 @@ Source: SGLang 0.5.23, arg_groups/memory_hook.py, cuda_graph_hook.py, parallel_h
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
@@ -23,8 +22,7 @@ SPECULATIVE_REQUESTS: Final = 48
 """max_running_requests under speculative decoding, where nothing is said."""
 
 
-@dataclass(frozen=True)
-class Sizing:
+class Sizing(NamedTuple):
     """Sizes of one server; token and request counts are per attention group (attn_dp)."""
 
     mem_fraction_static: float

@@ -15,8 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 # A continuation that is neither short nor the same word again, from a base model as from a chat model.
@@ -27,8 +26,7 @@ class Failed(Exception):  # noqa: N818 -- it is the check that failed
     """A check that a healthy server passes, in one sentence."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     requests: int = 160
     """Short requests sent one after another by `concurrency` clients: some servers hang after 80 to 140."""
     concurrency: int = 32

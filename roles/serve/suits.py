@@ -1,7 +1,7 @@
 """Whether a profile can be served by a host, and why not. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
@@ -11,8 +11,7 @@ from roles.serve.profile import Profile
 from roles.weights.model import Model
 
 
-@dataclass(frozen=True)
-class Suitability:
+class Suitability(NamedTuple):
     """What is to be said of a profile on a host before it is loaded there."""
 
     reasons: Sequence[str] = ()

@@ -1,7 +1,5 @@
 """serve: a unit for each profile that suits the host, and exactly the wanted ones running."""
 
-from dataclasses import replace
-
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
@@ -71,4 +69,4 @@ def _changed_keys(settings: ServeSettings, seen: ServeFacts) -> list[Credential]
 
 def _with_old_keys(seen: ServeFacts) -> ServeFacts:
     """What was seen, once other keys are in place: no process has them yet."""
-    return replace(seen, units={name: replace(unit, keys_current=False) for name, unit in seen.units.items()})
+    return seen._replace(units={name: unit._replace(keys_current=False) for name, unit in seen.units.items()})

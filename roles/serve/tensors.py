@@ -6,10 +6,9 @@ models) and of what its weight loaders leave resident. Left out: scalars beside 
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.refusal import Refusal
 from roles.serve.placement import Placement, Sharing, Split
@@ -52,8 +51,7 @@ class Storage(Enum):
                 return rows * columns // 2 + rows * ceil(columns / 16)
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(NamedTuple):
     """One tensor (or one that SGLang fuses from several), of the whole model.
 
     `split_rows` says whether rows (output features) or columns (input features) are shared out.
@@ -253,7 +251,7 @@ def draft_weights(model: Model, draft: Model | None, algorithm: str, placement: 
 def mtp_weights(model: Model, placement: Placement) -> list[Weight]:
     """The MTP layer as a draft (deepseek_nextn.py); SGLang loads one."""
     a = model.architecture
-    placement = replace(placement, shared_experts_split=placement.draft_shared_experts_split)
+    placement = placement._replace(shared_experts_split=placement.draft_shared_experts_split)
     quantized = "draft" in model.quantized_parts
     layer_model = model if quantized else model.model_copy(update={"quantization": "none", "quantized_parts": ()})
     # An NVFP4 checkpoint names no exception for the draft's head, so SGLang makes room for it as NVFP4.
@@ -292,11 +290,11 @@ def _eagle3(a: Architecture, target_hidden: int) -> list[Weight]:
         *(_latent_attention(a, Storage.BF16, inputs=2) if a.is_latent else _grouped_attention(a, inputs=2)),
         *_mlp(a.hidden_size, a.intermediate_size, "dense_mlp", Split.TENSOR, Storage.BF16),
         embedding,
-        replace(head, rows=a.draft_vocab_size) if a.draft_vocab_size else head,
+        head._replace(rows=a.draft_vocab_size) if a.draft_vocab_size else head,
     ]
 
 
 def _embedding_and_head(a: Architecture, head: Storage, in_checkpoint: bool = True) -> tuple[Weight, Weight]:
     rows = VOCABULARY_PADDING * ceil(a.vocab_size / VOCABULARY_PADDING)
     embedding = Weight("embed_tokens", "draft", rows, a.hidden_size, Split.ATTENTION, in_checkpoint=in_checkpoint)
-    return embedding, replace(embedding, name="lm_head", split=Split.TENSOR, storage=head)
+    return embedding, embedding._replace(name="lm_head", split=Split.TENSOR, storage=head)

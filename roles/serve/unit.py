@@ -1,8 +1,7 @@
 """The systemd unit of a profile. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.serve.profile import Profile
 
@@ -17,8 +16,7 @@ def unit_name(profile: str) -> str:
     return f"sglang-{profile}.service"
 
 
-@dataclass(frozen=True)
-class UnitState:
+class UnitState(NamedTuple):
     """A unit that has a file on the host."""
 
     enabled: bool
@@ -56,8 +54,7 @@ def argument(text: str) -> str:
     return quoted(text.replace("$", "$$"))
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(NamedTuple):
     """The other profiles' units that must not run beside one, as they would use the same GPUs or port."""
 
     before: tuple[str, ...]

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from roles.serve.parallelism import Parallelism
 from roles.serve.placement import Placement, Sharing
@@ -21,8 +20,7 @@ SHARED_WITH_TARGET: Final = frozenset({"embed_tokens", "lm_head"})
 """Tensors of an MTP draft that are freed for the target's once the KV cache is sized (`set_embed_and_head`)."""
 
 
-@dataclass(frozen=True)
-class StageWeights:
+class StageWeights(NamedTuple):
     """What each rank of one pipeline stage holds when the KV cache is sized, in bytes by part of the model."""
 
     parts: Mapping[Part, int]
@@ -97,7 +95,7 @@ def _transient(
     match model.quantization:
         case "int4-g32":
             # Marlin repacks one layer beside the original; the index of each input stays until all are done.
-            indexed = stage_weights(model, replace(placement, keeps_group_index=True), stage)
+            indexed = stage_weights(model, placement._replace(keeps_group_index=True), stage)
             index = sum(copies * w.bytes_on_rank(sharing) for w, copies in indexed if w.name.startswith("g_idx"))
             return index + sum(weight.bytes_on_rank(sharing) for weight, _ in experts)
         case "nvfp4":

@@ -7,10 +7,9 @@ SGLang does not tell about itself.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 import yaml
 
@@ -34,8 +33,7 @@ _SIZE: Final = re.compile(r"\d+|\d+(\.\d+)?[kMGT]|\d+[KMGT]i")
 """What SGLang's `human_readable_int` reads (srt/utils/common.py)."""
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """One flag, as argparse knows it. Its name is the full one, in snake case and without the dashes."""
 
     name: str
@@ -95,8 +93,7 @@ class Flag:
         return (self.option, *words)
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(NamedTuple):
     """What is wrong with a `server:` block: one sentence each, beginning with the key."""
 
     errors: tuple[str, ...]

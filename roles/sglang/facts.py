@@ -1,8 +1,7 @@
 """What sglang reads from a host, in one round trip."""
 
 import shlex
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -17,8 +16,7 @@ while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
 df --output=avail --block-size=1 "$folder" | tail -n 1"""
 
 
-@dataclass(frozen=True)
-class SglangFacts:
+class SglangFacts(NamedTuple):
     """The host as sglang found it."""
 
     machine: str

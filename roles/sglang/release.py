@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from roles import paths
 from roles.refusal import Refusal
@@ -58,8 +58,7 @@ class Release:
         return f"{paths.RELEASES}/.building-{self.name}"
 
 
-@dataclass(frozen=True)
-class Uv:
+class Uv(NamedTuple):
     """The installer, at the version of its lock."""
 
     lock: str

@@ -5,9 +5,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from roles.refusal import Refusal
 from roles.weights.model import Architecture, Model, Quantization, QuantizedPart
@@ -26,8 +25,7 @@ PARTS: Final[tuple[tuple[QuantizedPart, re.Pattern[str]], ...]] = (
 )
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A folder of weights: its JSON files, its size, and its tensors counted by pattern."""
 
     folder: str

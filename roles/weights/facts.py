@@ -3,9 +3,8 @@
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -22,8 +21,7 @@ REFERENCES: Final = ("/etc/systemd/system/sglang-*.service", f"{GOOD}/*")
 """Files that name weights which a server needs, or one that a rollback starts."""
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(NamedTuple):
     """A folder of weights, whole or not."""
 
     bytes: int
@@ -31,8 +29,7 @@ class Folder:
     """A unit or a running program names it."""
 
 
-@dataclass(frozen=True)
-class WeightsFacts:
+class WeightsFacts(NamedTuple):
     """The host as weights found it."""
 
     complete: frozenset[str]

@@ -4,8 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
+from typing import NamedTuple
 
 SECONDS = 10.0
 """Between two lines."""
@@ -14,8 +14,7 @@ WINDOW = 6
 """Lines over which the rate is taken: recent enough to be true now, long enough to be calm."""
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """How far it is, in bytes of which there are `total`, `at` seconds on a clock that never goes back."""
 
     at: float

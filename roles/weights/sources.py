@@ -19,9 +19,8 @@ import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from roles.weights.completeness import incomplete
 from roles.weights.manifest import MANIFEST
@@ -53,8 +52,7 @@ class Interruption(Problem):
     """The same, and another attempt may succeed."""
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """What is known of a file before it is here."""
 
     bytes: int

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -147,7 +147,7 @@ def _command(case: Case, arguments: argparse.Namespace, weights: Path) -> Comman
     reporting = str(ranks.plugin(arguments.out / "work" / "plugin").resolve())
     environment["PYTHONPATH"] = ":".join([reporting, *filter(None, [environment.get("PYTHONPATH")])])
     Path(environment["HOME"]).mkdir(parents=True, exist_ok=True)
-    return replace(made, environment=environment)
+    return made._replace(environment=environment)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """A sweep on a host of which only the units are made up: what is tried, what remains, and how it ends."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,7 +64,7 @@ class Machine:
 
     def stop(self, _: Any, names: Sequence[str]) -> None:
         for name in names:
-            self.units[name] = replace(self.units[name], active="inactive")
+            self.units[name] = self.units[name]._replace(active="inactive")
 
     def start_unit(self, _: Any, name: str) -> None:
         self.starts.append(name.removeprefix("sglang-").removesuffix(".service"))

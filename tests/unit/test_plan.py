@@ -1,7 +1,6 @@
 """What a plan says of hosts, profiles and deploys."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -192,29 +191,29 @@ SWITCH = Choice(("k26-tp8",), (), ("server.x: has no effect",), ("start sglang-k
 def exactly(one: Plan) -> Plan:
     """A plan with exact figures, a hundredth above the estimated weights."""
     rows = [
-        replace(row, exact=Exact("", memory.weights * 101 // 100, memory.kv_bytes_per_token)) if memory else row
+        row._replace(exact=Exact("", memory.weights * 101 // 100, memory.kv_bytes_per_token)) if memory else row
         for row in one.rows
         for memory in [row.memory]
     ]
-    return replace(one, rows=tuple(rows))
+    return one._replace(rows=tuple(rows))
 
 
 def test_exact_figures_have_the_estimate_and_its_difference_beside_them() -> None:
     lines = as_text([exactly(plan(SWITCH))], 80).splitlines()
     [kimi] = [line.split() for line in lines if line.startswith("  k26-tp8 ")]
     assert kimi == ["k26-tp8", "72.49", "71.78", "-0.99%", "35,136", "35,136"]
-    assert "+0.00%" in as_text([replace(plan(SWITCH), rows=(equal("k26-tp8"),))], 80)
+    assert "+0.00%" in as_text([plan(SWITCH)._replace(rows=(equal("k26-tp8"),))], 80)
 
 
 def equal(name: str) -> Row:
     row = row_of(profile(name))
     assert row.memory is not None
-    return replace(row, exact=Exact("", row.memory.weights + 1, row.memory.kv_bytes_per_token))
+    return row._replace(exact=Exact("", row.memory.weights + 1, row.memory.kv_bytes_per_token))
 
 
 def test_what_sglang_refuses_is_said_in_its_words() -> None:
-    refused = replace(row_of(profile("k26-tp8")), exact=Exact("ValueError: no", 0, 0))
-    text = as_text([replace(plan(SWITCH), rows=(refused,))], 80)
+    refused = row_of(profile("k26-tp8"))._replace(exact=Exact("ValueError: no", 0, 0))
+    text = as_text([plan(SWITCH)._replace(rows=(refused,))], 80)
     assert "SGLang would not start k26-tp8: ValueError: no" in text
 
 
