@@ -168,7 +168,7 @@ class Record(Document):
     level: Level
     started: AwareDatetime
     finished: AwareDatetime
-    environment: Environment = Environment()
+    environment: Environment = Field(default_factory=Environment)
     rows: tuple[Row, ...] = ()
     failure: str | None = None
     """Why the server could not be measured: the cause, in one sentence."""

@@ -70,9 +70,9 @@ class Profile(Document):
     """SGLang's own flags in snake case, e.g. `tp_size: 8`; checked against the catalogue of the release."""
     environment: EnvironmentVariables = Field(default_factory=dict)
     """Environment variables of the server."""
-    smoke: Smoke = Smoke.model_validate({})
+    smoke: Smoke = Field(default={}, validate_default=True)
     """What a started server must answer."""
-    benchmark: Benchmark = Benchmark.model_validate({})
+    benchmark: Benchmark = Field(default={}, validate_default=True)
     """What is measured, and what the result must reach."""
     reference: tuple[Reference, ...] = ()
     findings: tuple[Finding, ...] = ()
