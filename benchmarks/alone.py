@@ -33,10 +33,8 @@ _REVISION: Final = "a" * 40
 
 def loading(runs: int) -> Iterator[Comparison]:
     """CPU time of Python until pyinfra would connect: with Slipway's modules and inventory, and with an empty one."""
-    pyinfra = (
-        "import time, sys, pyinfra_cli.main, pyinfra_cli.cli; from pyinfra.api import Inventory; "
-        "Inventory(([], {})); sys.path.append('.'); "
-    )
+    common = "import time, sys, pyinfra_cli.main, pyinfra_cli.cli; sys.path.append('.'); "
+    pyinfra = "from pyinfra.api import Inventory; Inventory(([], {})); "
     modules = ", ".join(re.findall(r"^from (\S+) import", (CHECKOUT / "deploy.py").read_text(), re.MULTILINE))
     slipway = f"import {modules}, inventory.known_hosts, inventory.reaching; inventory.load('inventory'); "
     clock = "print(time.process_time())"
@@ -44,7 +42,7 @@ def loading(runs: int) -> Iterator[Comparison]:
     def seconds(program: str) -> float:
         return float(_run(sys.executable, "-c", program))
 
-    programs = {"Slipway": f"{pyinfra}{slipway}{clock}", "pyinfra": f"{pyinfra}{clock}"}
+    programs = {"Slipway": f"{common}{slipway}{clock}", "pyinfra": f"{common}{pyinfra}{clock}"}
     measured = {name: lambda program=program: seconds(program) for name, program in programs.items()}
     yield _compared("imports and inventory", runs, measured, Goal("pyinfra", more=0.15))
 
