@@ -132,9 +132,9 @@ def gather_one(source: Source, folder: Path, name: str, expected: Expected, prog
             path.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
     part.parent.mkdir(parents=True, exist_ok=True)
-    patiently(source, name, expected, part)
+    seen = patiently(source, name, expected, part)
     try:
-        found = verify(part, name, expected, progress)
+        found = verify(part, name, expected, progress, seen)
     except Problem:
         part.unlink()
         raise
@@ -144,13 +144,13 @@ def gather_one(source: Source, folder: Path, name: str, expected: Expected, prog
     return found
 
 
-def patiently(source: Source, name: str, expected: Expected, part: Path) -> None:
-    """Bring one file, with further attempts after interruptions. Raises Problem."""
+def patiently(source: Source, name: str, expected: Expected, part: Path) -> str | None:
+    """Bring one file, with further attempts after interruptions; its SHA-256 if the source saw it. Raises Problem."""
     failures = 0
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
-            source.bring(name, expected, part)
+            return source.bring(name, expected, part)
         except Interruption as interruption:
             further = part.exists() and part.stat().st_size > before
             failures = 1 if further else failures + 1
@@ -158,15 +158,15 @@ def patiently(source: Source, name: str, expected: Expected, part: Path) -> None
                 raise
             print(f"{interruption}; another attempt follows in {PAUSES[failures - 1]} s", flush=True)
             time.sleep(PAUSES[failures - 1])
-        else:
-            return
 
 
-def verify(path: Path, name: str, expected: Expected, progress: Progress) -> str:
-    """The file's SHA-256. Raises Problem if it is not what is expected."""
+def verify(path: Path, name: str, expected: Expected, progress: Progress, seen: str | None = None) -> str:
+    """The file's SHA-256: what was `seen` on its way, if anything was. Raises Problem if it is not what is expected."""
     if (size := path.stat().st_size) != expected.bytes:
         raise Problem(f"{name}: has {size} bytes, not {expected.bytes}")
-    found = manifest.sha256(path, progress.verified)
+    if seen:
+        progress.verified(size)
+    found = seen or manifest.sha256(path, progress.verified)
     if expected.sha256 not in (None, found):
         raise Problem(f"{name}: its sha256 is {found}, not {expected.sha256}")
     if expected.git is not None and expected.git != as_git_object(path):

@@ -5,6 +5,7 @@ to a path of its own, where the next attempt finds what an earlier one has left.
 """
 
 import errno
+import hashlib
 import http.client
 import json
 import os
@@ -20,7 +21,7 @@ import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from roles.weights.completeness import incomplete
 from roles.weights.manifest import MANIFEST
@@ -69,8 +70,9 @@ class Source(ABC):
         """The files by name. Raises Problem."""
 
     @abstractmethod
-    def bring(self, name: str, expected: Expected, part: Path) -> None:
-        """Make `part` that file. Raises Problem, an Interruption if what is there may be gone on with."""
+    def bring(self, name: str, expected: Expected, part: Path) -> str | None:
+        """Make `part` that file; its SHA-256, where all of it has passed through this process. Raises Problem, an
+        Interruption if what is there may be gone on with."""
 
     def room(self, name: str, expected: Expected) -> int:
         """Bytes that the file needs on the disk of the weights."""
@@ -183,24 +185,35 @@ class Mirror(Source):
             raise Problem(f"{url}: is of revision {revision}, not {self._revision}")
         return found
 
-    def bring(self, name: str, expected: Expected, part: Path) -> None:
+    def bring(self, name: str, expected: Expected, part: Path) -> str | None:
         url = self._url + urllib.parse.quote(name)
         have = part.stat().st_size if part.exists() else 0
         if have > expected.bytes:
             part.unlink()
             have = 0
         if have == expected.bytes and part.exists():
-            return
+            return None
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, part.open("ab") as file:
                 if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
                     file.truncate(0)
-                shutil.copyfileobj(answer, file, 2**20)
+                    have = 0
+                found = copied(answer, file)
         except (OSError, http.client.HTTPException) as error:
             raise _web_problem(url, error) from None
         if (size := part.stat().st_size) < expected.bytes:
             raise Interruption(f"{url}: cut off after {size} of {expected.bytes} bytes")
+        return found if have == 0 else None
+
+
+def copied(source: BinaryIO, target: BinaryIO) -> str:
+    """Copy all that comes; its SHA-256."""
+    found = hashlib.sha256()
+    while chunk := source.read(2**20):
+        target.write(chunk)
+        found.update(chunk)
+    return found.hexdigest()
 
 
 def _web_problem(url: str, error: Exception) -> Exception:

@@ -136,6 +136,22 @@ def test_a_server_that_gives_no_ranges_gives_the_file_anew(host: Host, monkeypat
     assert host.served() == served(model_files())
 
 
+def test_what_comes_in_one_go_is_hashed_on_its_way(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_again: list[Path] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "sha256", lambda path, _: read_again.append(path))
+        host.fetch()
+    assert read_again == []
+    assert host.served() == served(model_files())
+
+
+def test_a_file_whose_beginning_lay_here_is_hashed_from_there(host: Host) -> None:
+    written(host.aside / "part", {SHARD: b"another beginning"})
+    assert f"{SHARD}: its sha256 is" in host.refused()
+    host.fetch()
+    assert host.served() == served(model_files())
+
+
 def test_a_server_that_stays_away_ends_the_run_and_a_further_run_goes_on(host: Host) -> None:
     host.hub.faults.unavailable = {SHARD}
     assert f"{SHARD}: the server answers 503" in host.refused()
@@ -225,7 +241,7 @@ def test_a_disk_that_fills_up_is_named(host: Host, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfileobj", full)
+        patch.setattr(sources, "copied", full)
         assert "is full; a further run goes on when there is room" in host.refused()
     host.fetch()
     assert host.served() == served(model_files())
