@@ -161,7 +161,7 @@ def patiently(source: Source, name: str, expected: Expected, part: Path) -> str 
 
 
 def verify(path: Path, name: str, expected: Expected, progress: Progress, seen: str | None = None) -> str:
-    """The file's SHA-256: what was `seen` on its way, if anything was. Raises Problem if it is not what is expected."""
+    """The file's SHA-256: what was `seen` on its way, if known. Raises Problem if it is not what is expected."""
     if (size := path.stat().st_size) != expected.bytes:
         raise Problem(f"{name}: has {size} bytes, not {expected.bytes}")
     if seen:
