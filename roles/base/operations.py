@@ -9,15 +9,11 @@ from pyinfra.api.operation import operation
 from pyinfra.context import host
 from pyinfra.operations import server
 
+from roles.apt import INSTALL, alone
 from roles.base.layout import SHELL, Directory
 from roles.paths import STATE, USER
 
-# A run that was killed leaves apt at work: the next one waits for it, as for an upgrade that the host makes itself.
-_INSTALL: Final = """flock /run/lock/slipway-apt sh -c '
-lists=/var/lib/apt/periodic/update-success-stamp
-[ -n "$(find $lists -mmin -60 2>/dev/null)" ] || { apt-get --quiet update && touch $lists; } || exit 1
-DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends -o DPkg::Lock::Timeout=600 \\
-    -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold install "$@"' apt"""
+_LISTS: Final = "/var/lib/apt/periodic/update-success-stamp"
 
 
 @operation()
@@ -31,7 +27,9 @@ def packages_installed(packages: Iterable[str], installed: frozenset[str]) -> Ge
     if not missing:
         host.noop("all packages are installed")
         return
-    yield StringCommand(f"{_INSTALL} {shlex.join(missing)}")
+    fresh = f'[ -n "$(find {_LISTS} -mmin -60 2>/dev/null)" ]'
+    update = f"{fresh} || {{ apt-get --quiet update && touch {_LISTS}; }} || exit 1"
+    yield StringCommand(alone(f"{update}\n{INSTALL} {shlex.join(missing)}"))
 
 
 @operation()

@@ -12,6 +12,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.context import host
 
+from roles.apt import alone
 from roles.bundle.bundle import PACKAGES, Bundle, bundle_at
 from roles.files import File, Seen, files_program, files_seen, write
 from roles.observation import observe
@@ -74,7 +75,7 @@ def packages_brought(bundle: Bundle, seen: Mapping[str, Seen]) -> Generator[Any]
     yield from write(File(f"{_PLACE}/sources.list", f"deb [trusted=yes] file:{_PLACE}/{PACKAGES} ./\n"))
     new = f"{APT_CONF}.new"
     yield from write(File(new, apt_conf(bundle).content))
-    yield StringCommand(f"APT_CONFIG={new} apt-get --quiet --error-on=any update && mv {new} {APT_CONF}")
+    yield StringCommand(alone(f"APT_CONFIG={new} apt-get --quiet --error-on=any update && mv {new} {APT_CONF}"))
 
 
 def brought(bundle: Bundle, part: str, files: Mapping[str, str], folder: str) -> Generator[Any]:

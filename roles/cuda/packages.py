@@ -7,14 +7,15 @@ import shlex
 from collections.abc import Iterable, Set
 from typing import Final
 
+from roles.apt import INSTALL, alone
 from roles.cuda.distributions import KEY_FILE, KEY_FINGERPRINT
 
 KEYRING: Final = "/etc/apt/keyrings/slipway-nvidia.asc"
 SOURCE: Final = "/etc/apt/sources.list.d/slipway-nvidia.sources"
 
-_APT: Final = (
-    "DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-change-held-packages install"
-)
+_APT: Final = f"{INSTALL} --allow-change-held-packages"
+
+_UPDATE: Final = "apt-get --quiet update"
 
 _DRIVER: Final = "cuda-drivers|nvidia-driver|nvidia-open|nvidia-kernel|nvidia-dkms|nvidia-headless|libnvidia-compute"
 
@@ -25,15 +26,15 @@ def trust(uri: str, key: str) -> list[str]:
     """Put the key of the repository at `uri` in place: `key`, or NVIDIA's, which its fingerprint tells."""
     new = f"{KEYRING}.new"
     if key:
-        get = f"install -d -m 0755 /etc/apt/keyrings && printf '%s\\n' {shlex.quote(key.strip())} >{new}"
+        get = [f"install -d -m 0755 /etc/apt/keyrings && printf '%s\\n' {shlex.quote(key.strip())} >{new}"]
     else:
-        get = (
-            f"apt-get --quiet update && {_APT} --quiet gpg && "
+        get = [
+            alone(f"{_UPDATE} && {_APT} gpg"),
             f"curl --fail --silent --show-error --location --output {new} {shlex.quote(f'{uri}/{KEY_FILE}')} && "
             f"{{ gpg --show-keys --with-colons {new} | grep -q '^fpr:*{KEY_FINGERPRINT}:' || "
-            f"{{ echo 'the key at {uri} has another fingerprint than {KEY_FINGERPRINT}' >&2; exit 1; }}; }}"
-        )
-    return [get, f"chmod 0644 {new} && mv {new} {KEYRING}"]
+            f"{{ echo 'the key at {uri} has another fingerprint than {KEY_FINGERPRINT}' >&2; exit 1; }}; }}",
+        ]
+    return [*get, f"chmod 0644 {new} && mv {new} {KEYRING}"]
 
 
 def install(packages: Iterable[str], installed: Set[str]) -> list[str]:
@@ -41,7 +42,8 @@ def install(packages: Iterable[str], installed: Set[str]) -> list[str]:
     missing = [package for package in packages if package not in installed]
     pins = [package for package in missing if "-pinning-" in package]
     steps = [pins, missing] if pins else [missing] if missing else []
-    return [*(["apt-get --quiet update"] if steps else []), *(f"{_APT} {' '.join(step)}" for step in steps)]
+    commands = [*([_UPDATE] if steps else []), *(f"{_APT} {' '.join(step)}" for step in steps)]
+    return [alone(command) for command in commands]
 
 
 def install_toolkit(package: str, installed: Set[str]) -> list[str]:
@@ -50,10 +52,10 @@ def install_toolkit(package: str, installed: Set[str]) -> list[str]:
         return []
     quoted = shlex.quote(package)
     return [
-        "apt-get --quiet update",
+        alone(_UPDATE),
         f"plan=$({_APT} --simulate {quoted}) || exit 1; echo \"$plan\" | grep -E '^Inst ({_DRIVER})' >&2 && "
         f"{{ echo '{package} brings this driver, expected the toolkit alone' >&2; exit 1; }}; true",
-        f"{_APT} {quoted}",
+        alone(f"{_APT} {quoted}"),
     ]
 
 
@@ -66,7 +68,7 @@ def hold(installed: Set[str], held: Set[str], *, installing: bool) -> list[str]:
         return []
     patterns = " ".join(f"'{prefix}*'" for prefix in _KEPT)
     ask = f"dpkg-query --show --showformat='${{db:Status-Abbrev}} ${{Package}}\\n' '*nvidia*' {patterns} 2>/dev/null"
-    return [f"apt-mark hold $({ask} | sed -n 's/^[ih]i *//p')"]
+    return [alone(f"apt-mark hold $({ask} | sed -n 's/^[ih]i *//p')")]
 
 
 def _is_kept(package: str) -> bool:

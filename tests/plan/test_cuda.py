@@ -100,7 +100,7 @@ def test_a_bare_host_gets_repository_driver_hold_settings_and_services_in_this_o
         "cuda | Keep the driver's services running",
     ]
     text = "\n".join(outcome.commands)
-    assert "install nvidia-driver-pinning-580 nvidia-kernel-open-dkms nvidia-driver-cuda" in text
+    assert "packages nvidia-driver-pinning-580 nvidia-kernel-open-dkms nvidia-driver-cuda" in text
     assert "update-initramfs -u" in text
     assert "EB693B3035CD5710E231E123A4B469963BF863CC" in text
     assert "install nvidia-fabricmanager" not in text

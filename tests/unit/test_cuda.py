@@ -98,9 +98,21 @@ def test_what_is_installed_is_not_installed_again() -> None:
 
 def test_the_pinning_package_is_installed_before_what_it_pins() -> None:
     update, pin, rest = packages.install(["nvidia-driver-pinning-580", "nvidia-driver-cuda"], set())
-    assert update.endswith("update")
-    assert pin.endswith("install nvidia-driver-pinning-580")
+    assert "apt-get --quiet update" in update
+    assert "install --allow-change-held-packages nvidia-driver-pinning-580\n" in pin
     assert "nvidia-driver-cuda" in rest
+
+
+def test_apt_waits_for_others_whatever_it_does() -> None:
+    commands = [
+        *packages.trust("https://example.org", ""),
+        *packages.install(["nvidia-driver-pinning-580", "nvidia-driver-cuda"], set()),
+        *packages.install_toolkit("cuda-toolkit-13-0", set()),
+        *packages.hold({"nvidia-driver-cuda"}, set(), installing=True),
+    ]
+    using = [command for command in commands if "apt-" in command and "--simulate" not in command]
+    assert len(using) == 7
+    assert all("flock" in command for command in using)
 
 
 def test_only_driver_and_kernel_are_held() -> None:
