@@ -4,8 +4,7 @@ from pyinfra.context import host
 
 from inventory import target
 from roles.base.tasks import base
-from roles.benchmark.keeping import keep_failure
-from roles.benchmark.tasks import benchmark, gate
+from roles.benchmark.tasks import benchmark, gate, keep_failure
 from roles.cuda.tasks import cuda
 from roles.flash_attn.tasks import flash_attn
 from roles.front.tasks import front

@@ -4,7 +4,7 @@ from pyinfra.context import host
 
 from inventory import target
 from roles.base.tasks import base
-from roles.benchmark.tasks import sweep
+from roles.benchmark.sweep_tasks import sweep
 from roles.preflight.tasks import preflight
 from roles.sglang.tasks import sglang
 from roles.weights.tasks import weights

@@ -1,7 +1,5 @@
 """What benchmark reads from a host."""
 
-import base64
-import gzip
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,14 +7,10 @@ from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
-from roles.benchmark.record import Name, Record
+from roles.benchmark.name import Name
 from roles.observation import observe
 from roles.paths import RECORDS
-from roles.refusal import Refusal
 from roles.remote import run
-
-HISTORY = 30
-"""How many of a profile's records are compared with: enough to know its noise."""
 
 
 class BenchmarkFacts(NamedTuple):
@@ -79,18 +73,3 @@ def last_run(host: Host, unit: str) -> Run:
         ready=int(shown["ActiveEnterTimestampMonotonic"]),
         seen=now,
     )
-
-
-def history(host: Host, facts: BenchmarkFacts, profile: str) -> list[Record]:
-    """The last accepted records of a profile. One that cannot be read is reported and passed over."""
-    wanted = [name for name in facts.names if name.profile == profile and name.outcome == "accepted"]
-    programs = {str(name): f"gzip -c {shlex.quote(f'{RECORDS}/{name}')} | base64 -w 0" for name in wanted[-HISTORY:]}
-    records = []
-    for name, lines in (observe(host, programs) if programs else {}).items():
-        try:
-            text = gzip.decompress(base64.b64decode("".join(lines))).decode()
-            records.append(Record.read_json(text, f"{RECORDS}/{name}"))
-        except (OSError, EOFError, ValueError) as error:
-            reason = str(error) if isinstance(error, Refusal) else f"{RECORDS}/{name}: {error}"
-            host.log(f"not compared with: {reason}")
-    return records

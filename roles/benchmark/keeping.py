@@ -10,25 +10,14 @@ from pyinfra.api.host import Host
 from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
 from roles.benchmark.gate import judge
 from roles.benchmark.program import without_secrets
-from roles.benchmark.record import Environment, Record, proof
+from roles.benchmark.proof import proof_of, references
+from roles.benchmark.record import Environment, Record
 from roles.benchmark.results import RESULTS, folder, write_whole
 from roles.benchmark.settings import BenchmarkSettings
 from roles.files import File, write
 from roles.paths import RECORDS
 from roles.remote import run
 from roles.serve.candidate import Candidate
-from roles.serve.profile import Profile
-
-
-def references(profile: Profile) -> dict[int, float]:
-    """Output tokens per second by concurrency; the first reference of each counts."""
-    return {reference.concurrency: reference.output_tokens_per_second for reference in reversed(profile.reference)}
-
-
-def proof_of(candidate: Candidate, facts: BenchmarkFacts) -> str:
-    """What has to be proven of a server on a host."""
-    profile = candidate.profile
-    return proof(candidate.command.fingerprint, facts.machine, profile.benchmark, references(profile))
 
 
 def begun(

@@ -15,17 +15,20 @@ from inventory import target
 from roles import credentials
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.client import ENVIRONMENT, Subject, plan
-from roles.benchmark.facts import BenchmarkFacts, Run, benchmark_facts, history, last_run
+from roles.benchmark.facts import BenchmarkFacts, Run, benchmark_facts, last_run
 from roles.benchmark.gate import judge
-from roles.benchmark.keeping import begun, cause_and_log, environment, keep, proof_of
+from roles.benchmark.keeping import begun, cause_and_log, environment, keep
 from roles.benchmark.output import COMPLETE, Output, memory, read_output
 from roles.benchmark.prediction import prediction
-from roles.benchmark.record import Prediction, Record, proven
+from roles.benchmark.record import Prediction, Record
 from roles.benchmark.rounds import Level, repeats, warm_ups
 from roles.benchmark.settings import BenchmarkSettings
+from roles.benchmark.table import table
 from roles.files import File, write
 from roles.jobs import Job, run_job
-from roles.paths import PROGRAMS, STATE, USER
+from roles.observation import observe
+from roles.paths import PROGRAMS, RECORDS, STATE, USER
+from roles.refusal import Refusal
 from roles.remote import ConnectionLost, RemoteError, attempt, run
 from roles.serve.candidate import Candidate
 from roles.serve.interruption import Interrupted
@@ -33,16 +36,11 @@ from roles.serve.steps import why_it_failed
 
 PROGRAM: Final = File(f"{PROGRAMS}/benchmark.py", Path(__file__).with_name("program.py").read_text(encoding="utf-8"))
 
+_HISTORY: Final = 30
+"""How many of a profile's records are compared with: enough to know its noise."""
+
 DIRECTORY: Final = f"{STATE}/benchmark"
 """Holds a folder for each measurement that is under way."""
-
-
-def is_proven(candidate: Candidate, facts: BenchmarkFacts, settings: BenchmarkSettings) -> bool:
-    """Whether there is nothing to measure."""
-    if settings.level == "off":
-        return True
-    wanted = proof_of(candidate, facts)
-    return not settings.again and proven(facts.names, wanted, settings.depth) is not None
 
 
 def verify(host: Host, candidate: Candidate, settings: BenchmarkSettings) -> Record:
@@ -52,13 +50,26 @@ def verify(host: Host, candidate: Candidate, settings: BenchmarkSettings) -> Rec
     """
     facts = benchmark_facts(host)
     record = measure(host, candidate, facts, _prediction(host, candidate), settings)
-    earlier = history(host, facts, candidate.profile.name)
+    earlier = _history(host, facts, candidate.profile.name)
     record = record.model_copy(update={"verdict": judge(record, earlier, candidate.profile.benchmark)})
     keep(host, record)
-    from roles.benchmark.table import table  # here, because most runs measure nothing
-
     click.echo(table(record), err=True)
     return record
+
+
+def _history(host: Host, facts: BenchmarkFacts, profile: str) -> list[Record]:
+    """The last accepted records of a profile. One that cannot be read is reported and passed over."""
+    wanted = [name for name in facts.names if name.profile == profile and name.outcome == "accepted"]
+    programs = {str(name): f"gzip -c {shlex.quote(f'{RECORDS}/{name}')} | base64 -w 0" for name in wanted[-_HISTORY:]}
+    records = []
+    for name, lines in (observe(host, programs) if programs else {}).items():
+        try:
+            text = gzip.decompress(base64.b64decode("".join(lines))).decode()
+            records.append(Record.read_json(text, f"{RECORDS}/{name}"))
+        except (OSError, EOFError, ValueError) as error:
+            reason = str(error) if isinstance(error, Refusal) else f"{RECORDS}/{name}: {error}"
+            host.log(f"not compared with: {reason}")
+    return records
 
 
 def _prediction(host: Host, candidate: Candidate) -> Prediction | None:

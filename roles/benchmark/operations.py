@@ -1,4 +1,4 @@
-"""What benchmark makes true: the server that runs has proven that it performs, or all trials have been made."""
+"""What benchmark makes true: the server that runs has proven that it performs."""
 
 from collections.abc import Generator, Sequence
 
@@ -9,11 +9,9 @@ from pyinfra.api.state import State
 from pyinfra.context import host
 
 from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
-from roles.benchmark.measuring import is_proven, verify
+from roles.benchmark.proof import is_proven
 from roles.benchmark.settings import BenchmarkSettings
-from roles.benchmark.sweeping import Plan, show, sweep
 from roles.serve.candidate import Candidate
-from roles.serve.interruption import guarded
 
 
 @operation()
@@ -40,22 +38,6 @@ def _verified(
     if now != before and is_proven(candidate, now, settings.model_copy(update={"again": False})):
         host.log(f"{candidate.profile.name} was proven when it was switched to")
         return True
+    from roles.benchmark.measuring import verify  # here, because most runs measure nothing
+
     return verify(host, candidate, settings).accepted
-
-
-@operation()
-def swept(plan: Plan) -> Generator[FunctionCommand]:
-    """Serve and measure each profile in turn, and end with what served before.
-
-    + plan: what is tried, and what has become of it
-    """
-    if plan.is_finished:
-        host.noop("every trial of this sweep has been made; `benchmark_again` makes them once more")
-        show(host, plan.state)
-        return
-    yield FunctionCommand(_swept, (plan,), {})
-
-
-def _swept(state: State, host: Host, plan: Plan) -> bool:
-    with guarded():
-        return sweep(host, plan)

@@ -11,12 +11,14 @@ from pyinfra.api.host import Host
 
 from inventory import target
 from roles.benchmark.facts import benchmark_facts
-from roles.benchmark.keeping import keep_failure, proof_of
+from roles.benchmark.keeping import keep_failure
 from roles.benchmark.measuring import DIRECTORY, verify
+from roles.benchmark.proof import proof_of
 from roles.benchmark.record import Record
 from roles.benchmark.results import RESULTS, folder, readable, write_whole
 from roles.benchmark.settings import BenchmarkSettings
 from roles.benchmark.sweep import Entry, Sweep, sweep_key, what_came_of
+from roles.benchmark.table import sweep_table
 from roles.benchmark.trials import Trial, trials
 from roles.lock import check_lock, lock_program
 from roles.refusal import Refusal
@@ -166,8 +168,6 @@ def _go_back(host: Host, before: Sequence[str]) -> None:
 
 def show(host: Host, state: Sweep) -> None:
     """What became of every trial, who is best at what, and the Pareto set."""
-    from roles.benchmark.table import sweep_table  # here, because most runs show none
-
     records, _ = readable((RESULTS / folder(host.name)).glob("*.json"), Record.read_json)
     click.echo(sweep_table(state, records), err=True)
 

@@ -8,7 +8,8 @@ from pyinfra.api.host import Host
 
 from inventory import PREVIOUS, Target, target
 from inventory.site import SiteInventory
-from roles.benchmark.record import Name, Record
+from roles.benchmark.name import Name
+from roles.benchmark.record import Record
 from roles.benchmark.results import RESULTS, folder
 from roles.files import File
 from roles.preflight.report import Examination

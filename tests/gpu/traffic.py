@@ -15,8 +15,9 @@ from roles.benchmark import program
 from roles.benchmark.benchmark import Benchmark
 from roles.benchmark.client import ENVIRONMENT, MODULE, Subject, plan
 from roles.benchmark.gate import judge
+from roles.benchmark.name import proof
 from roles.benchmark.output import Output, memory, read_output
-from roles.benchmark.record import Environment, Record, proof
+from roles.benchmark.record import Environment, Record
 from roles.serve import smoke as smoke_program
 from roles.serve.command import served_name
 from tests.gpu.cases import Case

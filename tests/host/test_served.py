@@ -10,7 +10,7 @@ from pyinfra.api.host import Host as Declaration
 from testinfra.host import Host
 
 from inventory import PREVIOUS, target
-from roles.benchmark.record import Name
+from roles.benchmark.name import Name
 from roles.benchmark.settings import BenchmarkSettings
 from roles.credentials import path
 from roles.paths import RECORDS

@@ -19,8 +19,8 @@ from inventory.site import Site
 from roles.benchmark import measuring
 from roles.benchmark.facts import BenchmarkFacts, benchmark_facts
 from roles.benchmark.facts import Run as RunOfUnit
-from roles.benchmark.keeping import proof_of
 from roles.benchmark.operations import verified
+from roles.benchmark.proof import proof_of
 from roles.benchmark.record import Record
 from roles.benchmark.rounds import points
 from roles.benchmark.settings import BenchmarkSettings

@@ -11,8 +11,7 @@ from pyinfra.api.deploy import deploy
 
 from inventory import load
 from roles.base.tasks import base
-from roles.benchmark.keeping import keep_failure
-from roles.benchmark.tasks import benchmark, gate
+from roles.benchmark.tasks import benchmark, gate, keep_failure
 from roles.front.tasks import front
 from roles.jobs import Job, _start_and_follow
 from roles.refusal import Refusal

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roles.benchmark.benchmark import Benchmark
-from roles.benchmark.record import Name, Record, migrated, proof, proven
+from roles.benchmark.name import Name, proof, proven
+from roles.benchmark.record import Record, migrated
 from roles.benchmark.sweep import Entry, Sweep
 from roles.documents import Document
 from roles.refusal import Refusal
