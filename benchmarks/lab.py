@@ -24,6 +24,8 @@ FRESH: Final = "bench-fresh"
 FRESH_PORT: Final = 30016
 """Of its server."""
 
+_APT_INSTALL: Final = "apt-get -qy --no-install-recommends install"
+
 _JOURNAL_SECONDS: Final = 5
 """That the journal may take to show what has happened."""
 
@@ -87,13 +89,17 @@ def send(host: str, path: str, text: str) -> None:
     subprocess.run([*hosts.ssh_command(Place(host)), f"cat > {path}"], input=text, text=True, check=True)
 
 
-def download_packages(host: str) -> None:
-    """What base installs lies in apt's cache, and the Python module is there that Ansible needs for apt.
+def serve_ansible(host: str) -> None:
+    """Install the Python module that Ansible needs for apt.
 
-    Ansible installs it where it is missing, but with Mitogen it cannot use it in the same run.
+    Ansible installs it where it is missing, but cannot use it in the same run with Mitogen, or on ten hosts in one.
     """
-    packages, install = " ".join(PACKAGES), "apt-get -qy --no-install-recommends install"
-    hosts.run(host, f"apt-get -q update && {install} --download-only {packages} && {install} python3-apt")
+    hosts.run(host, f"apt-get -q update && {_APT_INSTALL} python3-apt")
+
+
+def download_packages(host: str) -> None:
+    """What base installs lies in apt's cache."""
+    hosts.run(host, f"{_APT_INSTALL} --download-only {' '.join(PACKAGES)}")
 
 
 @contextmanager

@@ -18,6 +18,7 @@ DELAY: Final = 0.05
 def prepare() -> None:
     """The lab host serves the profile, and has proven it."""
     hosts.up(lab.HOST)
+    lab.serve_ansible(lab.HOST)
     with lab.site() as site:
         SLIPWAY.converge(site)
 
@@ -68,6 +69,7 @@ def from_bare(runs: int) -> Iterator[Comparison]:
 
     def until_started(tool: Tool) -> float:
         hosts.reset(lab.FRESH)
+        lab.serve_ansible(lab.FRESH)
         lab.download_packages(lab.FRESH)
         with lab.site([Place(lab.FRESH).port], serve_port=lab.FRESH_PORT) as site:
             return _until(lab.FRESH, lab.STARTING, tool, site)
