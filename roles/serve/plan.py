@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, Self
 
 from roles.benchmark.gate import THROUGHPUT
 from roles.benchmark.record import Record
+from roles.preflight.exchange import SECONDS as EXCHANGE_SECONDS
 from roles.preflight.hardware import Hardware
 from roles.refusal import Refusal
 from roles.serve.candidate import Candidate, is_current, leaving, runs_as_declared
@@ -96,6 +97,8 @@ class Choice(NamedTuple):
     """What it would change, in its order; None where the host cannot be asked or the choice is refused."""
     downtime_seconds: float | None
     """How long nothing would be served; 0 where nothing is served now, or nothing changes."""
+    exchange_seconds: float = 0
+    """What comes on top at most, while GPUs exchange values between the servers; 0 where they have before."""
 
 
 class Plan(NamedTuple):
@@ -125,6 +128,8 @@ class Live(NamedTuple):
     """Paths of files that are not as they would be written."""
     gone: Sequence[str]
     """Units of profiles that are no longer declared."""
+    untried: frozenset[str] = frozenset()
+    """Profiles whose GPUs have not exchanged values yet under their conditions."""
 
 
 def row(
@@ -207,6 +212,14 @@ def downtime(candidates: Iterable[Candidate], stopping: Sequence[str], rows: Map
         return 0
     loads = [rows[one.profile.name].load_seconds for one in candidates if not runs_as_declared(one, live.units)]
     return STOP_SECONDS + max(loads, default=0)
+
+
+def exchange(candidates: Iterable[Candidate], stopping: Sequence[str], live: Live) -> float:
+    """Seconds that the GPUs of what has to be started may exchange values for, once what stops has left them."""
+    if not stopping:
+        return 0
+    new = [one for one in candidates if not runs_as_declared(one, live.units)]
+    return EXCHANGE_SECONDS * sum(one.profile.name in live.untried for one in new)
 
 
 def _estimate(profile: Profile, model: Model, draft: Model | None, hardware: Hardware | None) -> Estimate | None:

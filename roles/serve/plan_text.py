@@ -176,6 +176,8 @@ def _choice(choice: Choice) -> list[RenderableType]:
         text = f"{names} is served as declared: a deploy would leave the server alone."
         return [Text(text, "bold green"), *warnings, _ALL]
     downtime = f"about {_duration(choice.downtime_seconds)}" if choice.downtime_seconds else "none"
+    if choice.exchange_seconds:
+        downtime += f", and at most {_duration(choice.exchange_seconds)} more while the GPUs exchange values"
     return [
         Text(f"For {names} a deploy would", "bold"),
         *map(_item, choice.changes),
@@ -226,6 +228,7 @@ def _host_document(plan: Plan) -> dict[str, object]:
             "warnings": choice.warnings,
             "changes": choice.changes,
             "downtime_seconds": choice.downtime_seconds,
+            "exchange_seconds": choice.exchange_seconds,
         },
     }
 

@@ -1,6 +1,6 @@
 """Make a host's plan: from its variables, from the records on the controller, and from the host if it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ from roles.benchmark.name import Name
 from roles.benchmark.record import Record
 from roles.benchmark.results import RESULTS, folder
 from roles.files import File
+from roles.preflight.facts import gpu_use
+from roles.preflight.operations import exchange_on
 from roles.preflight.report import Examination
 from roles.preflight.tasks import examine
 from roles.refusal import Refusal
@@ -21,7 +23,7 @@ from roles.serve.exact_answers import exact_answers
 from roles.serve.exact_question import question
 from roles.serve.facts import ServeFacts, serve_facts
 from roles.serve.good import accepted
-from roles.serve.plan import Choice, Exact, Live, Plan, Row, changes, downtime, row
+from roles.serve.plan import Choice, Exact, Live, Plan, Row, changes, downtime, exchange, row
 from roles.serve.profile import Profile
 from roles.serve.settings import ServeSettings
 from roles.serve.suits import Suitability, suitability
@@ -159,8 +161,10 @@ def _choice(
     candidates = declaration.wanted(names, host.name)
     release, models = Release.of(SglangSettings.of(host).version), _models(host, wish, names)
     live = _live(host, declaration, seen, release, look.weights.complete)
+    live = live._replace(untried=_untried(host, [wish.profiles[name] for name in names]))
     changed, leaving = changes(candidates, release.name, models, live)
-    return Choice(names, (), tuple(warnings), changed, downtime(candidates, leaving, rows, live))
+    away, exchanging = downtime(candidates, leaving, rows, live), exchange(candidates, leaving, live)
+    return Choice(names, (), tuple(warnings), changed, away, exchanging)
 
 
 def _refused(names: tuple[str, ...], refusals: list[str]) -> Choice:
@@ -177,6 +181,13 @@ def _models(host: Host, wish: Target, names: tuple[str, ...]) -> dict[str, Model
     profiles = [wish.profiles[name] for name in names]
     wanted = [wish.models[name] for profile in profiles for name in (profile.model, profile.draft) if name]
     return {directory(settings, model): model for model in wanted}
+
+
+def _untried(host: Host, profiles: Sequence[Profile]) -> frozenset[str]:
+    """Those whose GPUs must exchange values before they are served."""
+    exchanges = {profile.name: tried for profile in profiles if (tried := exchange_on(host, profile))}
+    seen = gpu_use(host) if exchanges else None
+    return frozenset(name for name, tried in exchanges.items() if seen and not seen.proves(tried))
 
 
 def _live(host: Host, declaration: Declared, seen: ServeFacts, release: Release, complete: frozenset[str]) -> Live:

@@ -17,8 +17,10 @@ from pyinfra.context import ctx_host, ctx_state
 
 from inventory import load
 from inventory.reaching import connect_where_possible
+from roles.preflight.exchange import exchange_of
 from roles.serve.buffers import GIB
 from roles.serve.exact import Answer
+from roles.sglang.release import Release
 from roles.weights.config_files import config_files
 from roles.weights.layout import directory
 from roles.weights.model import Model
@@ -108,7 +110,7 @@ BARE = [
     *("::observed:: files", "::observed:: units", "::observed:: history", "::observed:: weights"),
     *("::observed:: credentials", "::observed:: token", "::observed:: rsync"),
     *("::observed:: machine", "x86_64", "::observed:: python", "3.11.2", "::observed:: free", "99999999999"),
-    *("::observed:: uv", "::observed:: release"),
+    *("::observed:: uv", "::observed:: release", "::observed:: gpus", "::observed:: programs", "::observed:: proofs"),
 ]
 """What a host without anything of Slipway's answers to every observation."""
 
@@ -158,6 +160,23 @@ def test_gpus_that_nobody_declared_are_planned_with(
     assert document["hardware"]["gpus"] == 8
     assert of_profile(document, "k26-tp8")["memory"]["verdict"] == "OK"
     assert "start sglang-k26-tp8.service" in document["chosen"]["changes"]
+
+
+def test_an_exchange_of_values_between_the_servers_is_said_unless_it_succeeded_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    units = "\n::observed:: units\nsglang-k26-tp8.service enabled active no older current"
+    old = f"::observed:: files{units}\n::observed:: history\n::observed:: credentials"
+    run(answering(tmp_path, files=old), monkeypatch, "--json", profile="k26-tp8")
+    assert planned(capsys)["chosen"]["exchange_seconds"] == 180
+    exchange = exchange_of(site().profiles["k26-tp8"], gpus=8, release=Release.of("0.5.23").directory, environment={})
+    assert exchange is not None
+    proofs = f"::observed:: proofs\n{exchange.identity('595.71.05')}"
+    used = f"::observed:: gpus\n595.71.05\n::observed:: programs\n1234\n{proofs}"
+    run(answering(tmp_path, files=old, gpus=used), monkeypatch, "--json", profile="k26-tp8")
+    chosen = planned(capsys)["chosen"]
+    assert chosen["exchange_seconds"] == 0
+    assert chosen["downtime_seconds"] > 600
 
 
 def test_what_the_preflight_would_refuse_is_refused(

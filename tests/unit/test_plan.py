@@ -14,7 +14,7 @@ from roles.serve.command import Command
 from roles.serve.deadline import Start
 from roles.serve.exact import Answer
 from roles.serve.memory import Verdict
-from roles.serve.plan import Choice, Exact, Live, Plan, Row, best, changes, downtime, row
+from roles.serve.plan import Choice, Exact, Live, Plan, Row, best, changes, downtime, exchange, row
 from roles.serve.plan_text import as_json, as_text
 from roles.serve.planning import last_records
 from roles.serve.profile import Profile
@@ -166,6 +166,16 @@ def test_a_switch_stops_what_runs_and_costs_the_load() -> None:
     assert downtime([new], leaving, rows, live(old)) == pytest.approx(7 + rows["tiny-tp2"].load_seconds)
 
 
+def test_gpus_that_have_not_exchanged_values_do_so_between_the_servers() -> None:
+    old, new = candidate("k26-tp8", "old"), candidate("k26-tp8", "new")
+    _, stopping = changes([new], "r", MODELS, live(old))
+    untried = frozenset({"k26-tp8"})
+    assert exchange([new], stopping, live(old, untried=untried)) == 180
+    assert exchange([new], stopping, live(old)) == 0
+    assert exchange([new], (), live(untried=untried)) == 0  # they are free, and do so before
+    assert exchange([old], stopping, live(old, untried=untried)) == 0
+
+
 def test_other_settings_restart_the_same_unit() -> None:
     found, leaving = changes([candidate("tiny-tp1", "new")], "r", MODELS, live(candidate("tiny-tp1", "old")))
     assert found[0] == "restart sglang-tiny-tp1.service"
@@ -259,6 +269,10 @@ def test_each_reason_is_said_once() -> None:
                 "For k26-tp8 a deploy would\n  - start sglang-k26-tp8.service\nExpected downtime: about 14 min.",
                 "Warning: server.x: has no effect",
             ],
+        ),
+        (
+            SWITCH._replace(exchange_seconds=180),
+            ["downtime: about 14 min, and at most 3 min more while the GPUs exchange values."],
         ),
         (
             Choice(("k26-tp8",), (), (), (), 0),
