@@ -1,7 +1,8 @@
 """A bundle: a directory on the controller with all that hosts need from a network. Pure."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -59,8 +60,18 @@ class Bundle(NamedTuple):
         """Size of a folder of the bundle."""
         return sum(file["bytes"] for name, file in self.files.items() if name.startswith(f"{folder}/"))
 
-    def check(self, *, distribution: str | None = None, python: str | None = None, lock: str | None = None) -> None:
-        """Raise Refusal if it is not for such a host or of such a lock (SHA-256), or a file in it is not right."""
+    def check(
+        self,
+        *,
+        distribution: str | None = None,
+        python: str | None = None,
+        lock: str | None = None,
+        flash_attn: Iterable[str] = (),
+    ) -> None:
+        """Raise Refusal if it is not for such a host or of such a lock (SHA-256), or a file in it is not right.
+
+        `flash_attn`: the text of locks, each of one package, whose file must be there.
+        """
         if distribution not in (None, self.distribution):
             raise Refusal(
                 f"bundle: the packages in {self.folder} are for {self.distribution}, and the host is {distribution}; "
@@ -73,6 +84,12 @@ class Bundle(NamedTuple):
             )
         if lock is not None and lock not in self.locks:
             raise Refusal(f"bundle: the wheels in {self.folder} are not those of the lock; make the bundle again")
+        for text in flash_attn:
+            if not set(self.part(FLASH_ATTN).values()) & set(re.findall(r"sha256:(\w+)", text)):
+                raise Refusal(
+                    f"bundle: {self.folder / FLASH_ATTN} does not have {text.split()[0]}; make the bundle again, "
+                    "with this host in the inventory, or set `flash_attn: off`"
+                )
         _refuse(_wrong_hashes(self.folder))
 
 

@@ -65,7 +65,7 @@ def _wheels(needs: Needs, pythons: Sequence[str]) -> list[Download]:
 
 
 def _flash_attn(needs: Needs, pythons: Sequence[str]) -> list[Download]:
-    locks = [lock_of(name) for name in [*needs.flash_attn, "tools"]] if needs.flash_attn else []
+    locks = map(lock_of, sorted(needs.flash_attn))
     return [file for lock in locks for python in pythons for file in files_of(lock, python)]
 
 

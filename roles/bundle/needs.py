@@ -25,7 +25,7 @@ class Needs:
 
     releases: set[Release] = field(default_factory=set)
     flash_attn: set[str] = field(default_factory=set)
-    """Versions to build."""
+    """Names of the locks of what is built, or what installs it."""
     packages: set[str] = field(default_factory=set)
     driver_branches: set[int] = field(default_factory=set)
     models: dict[str, Model] = field(default_factory=dict)
@@ -62,6 +62,8 @@ def _for_gpus(host: Host, distribution: Distribution, needs: Needs) -> None:
         needs.packages.add(apt_package(cuda.toolkit_version))
     if flash_attn.attn in (None, "build"):
         needs.flash_attn.add(flash_attn.attn_version)
+    if flash_attn.attn != "off":
+        needs.flash_attn.add("tools")
 
 
 def _models(wish: Target) -> list[Model]:

@@ -1,6 +1,7 @@
 """flash_attn: flash-attn 2 in the release, proved for the host's GPUs, beside an untouched flash-attn 4."""
 
 import json
+from collections.abc import Sequence
 
 from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
@@ -14,7 +15,7 @@ from roles.cuda.toolkit import home
 from roles.flash_attn.facts import flash_attn_facts
 from roles.flash_attn.operations import installed, removed
 from roles.flash_attn.settings import FlashAttnSettings
-from roles.flash_attn.wheels import architecture
+from roles.flash_attn.wheels import architecture, lock_of
 from roles.refusal import Refusal
 from roles.sglang.release import Release, Uv
 from roles.sglang.settings import SglangSettings
@@ -52,16 +53,18 @@ def flash_attn() -> None:
         record=record,
         seen=facts.record,
         environment=sglang.installer_environment,
-        bundle=_bundle(needed=facts.record != record),
+        bundle=_bundle(["tools", settings.attn_version] if wanted == "build" else ["tools"])
+        if facts.record != record
+        else None,
     )
 
 
-def _bundle(*, needed: bool) -> Bundle | None:
-    """What its files come from on a host without a network, if any are needed."""
+def _bundle(locks: Sequence[str]) -> Bundle | None:
+    """What the files of these locks come from on a host without a network."""
     try:
-        bundle = wanted_bundle(host) if needed else None
+        bundle = wanted_bundle(host)
         if bundle:
-            bundle.check()
+            bundle.check(flash_attn=[lock_of(name) for name in locks])
     except Refusal as refusal:
         raise DeployError(str(refusal)) from None
     return bundle

@@ -1,7 +1,7 @@
 """What sglang reads from a host, in one round trip."""
 
 import shlex
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pyinfra.api.host import Host
 
@@ -9,11 +9,6 @@ from roles import paths
 from roles.observation import observe
 from roles.sglang.builder import FIND_SGLANG, MARKER
 from roles.sglang.release import Release, Uv
-
-_FREE: Final = f"""
-folder={paths.RELEASES}
-while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
-df --output=avail --block-size=1 "$folder" | tail -n 1"""
 
 
 class SglangFacts(NamedTuple):
@@ -23,7 +18,7 @@ class SglangFacts(NamedTuple):
     python: str | None
     """Version of python3; None if there is none."""
     free: int
-    """Bytes on the filesystem of the releases."""
+    """Bytes on the filesystem of the releases, with those that a build under way, or cut off, has of them."""
     uv: bool
     """Whether uv of the locked version runs."""
     release: bool
@@ -37,7 +32,7 @@ def sglang_facts(host: Host, release: Release, uv: Uv) -> SglangFacts:
         {
             "machine": "uname -m",
             "python": "python3 -c 'import platform; print(platform.python_version())'",
-            "free": _FREE,
+            "free": _free_program(release),
             "uv": f"{uv.directory}/bin/uv --version",
             "release": _release_program(release),
         },
@@ -49,6 +44,15 @@ def sglang_facts(host: Host, release: Release, uv: Uv) -> SglangFacts:
         uv=bool(seen["uv"]) and seen["uv"][0].split()[1] == uv.version,
         release=seen["release"] == ["complete"],
     )
+
+
+def _free_program(release: Release) -> str:
+    return f"""
+folder={paths.RELEASES}
+while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+free=$(df --output=avail --block-size=1 "$folder" | tail -n 1)
+begun=$(du --summarize --block-size=1 {shlex.quote(release.aside)} | cut -f 1)
+echo $((free + ${{begun:-0}}))"""
 
 
 def _release_program(release: Release) -> str:

@@ -88,10 +88,10 @@ def minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
 
 
-def check_host(host: str, version: str, *, machine: str, python: str | None, free: int) -> None:
+def check_host(host: str, version: str, *, machine: str, python: str | None, free: int, copied: int = 0) -> None:
     """Raise Refusal if a host cannot take a release; its `python` is None where there is none yet.
 
-    `free` is in bytes, on the filesystem of the releases.
+    `free` is in bytes, on the filesystem of the releases, where `copied` bytes of a bundle come first.
     """
     if machine != MACHINE:
         raise Refusal(f"host {host}: it is a {machine} machine; SGLang {version} is locked for {MACHINE}")
@@ -100,8 +100,9 @@ def check_host(host: str, version: str, *, machine: str, python: str | None, fre
             f"host {host}: python3 is {python}; SGLang {version} is locked for Python {' and '.join(PYTHONS)}, "
             "as Debian 12 and Ubuntu 24.04 have them"
         )
-    if free < BYTES_NEEDED:
+    if free < BYTES_NEEDED + copied:
+        bundle = f" and {copied / 2**30:.1f} GiB for what is copied from the bundle" if copied else ""
         raise Refusal(
             f"host {host}: {free / 2**30:.1f} GiB are free for {paths.RELEASES}; "
-            f"a release of SGLang {version} needs {BYTES_NEEDED / 2**30:.0f} GiB"
+            f"a release of SGLang {version} needs {BYTES_NEEDED / 2**30:.0f} GiB{bundle}"
         )

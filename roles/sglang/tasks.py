@@ -4,6 +4,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
+from roles.bundle.bundle import FLASH_ATTN, WHEELS
 from roles.bundle.operations import wanted_bundle
 from roles.refusal import Refusal
 from roles.serve.settings import ServeSettings
@@ -22,7 +23,10 @@ def sglang() -> None:
     try:
         bundle = wanted_bundle(host)
         if not seen.release:
-            check_host(host.name, release.version, machine=seen.machine, python=seen.python, free=seen.free)
+            copied = bundle.bytes(WHEELS) + bundle.bytes(FLASH_ATTN) if bundle else 0
+            check_host(
+                host.name, release.version, machine=seen.machine, python=seen.python, free=seen.free, copied=copied
+            )
         if bundle and not (seen.release and seen.uv):
             bundle.check(python=seen.python and minor(seen.python), lock=release.sha256)
     except Refusal as refusal:

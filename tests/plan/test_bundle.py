@@ -1,6 +1,7 @@
 """Roles on a host that is deployed from a bundle."""
 
 import base64
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -17,8 +18,10 @@ from roles.bundle.bundle import bundle_at
 from roles.bundle.needs import needs_of
 from roles.bundle.operations import APT_CONF, apt_conf
 from roles.cuda.distributions import Distribution
+from roles.flash_attn.tasks import flash_attn
+from roles.flash_attn.wheels import lock_of
 from roles.serve.profile import Profile
-from roles.sglang.release import Release
+from roles.sglang.release import BYTES_NEEDED, Release
 from roles.sglang.tasks import sglang
 from roles.weights.manifest import MANIFEST
 from roles.weights.model import Model
@@ -97,6 +100,42 @@ def test_a_host_with_another_python_is_refused_untouched(fake_deploy: Deploy, bu
         build(fake_deploy, bundle, python="3.12.3")
 
 
+def test_a_host_without_room_for_what_is_copied_is_refused_untouched(fake_deploy: Deploy, bundle: Path) -> None:
+    build(fake_deploy, bundle, free=str(BYTES_NEEDED + 3))
+    with pytest.raises(DeployError, match=r"needs 14 GiB and 0\.0 GiB for what is copied from the bundle"):
+        build(fake_deploy, bundle, free=str(BYTES_NEEDED + 2))
+
+
+def proved(fake_deploy: Deploy, bundle: Path, **data: str) -> Outcome:
+    """Bring flash-attn to a host whose release is still to be installed."""
+    facts = observed(record="", capability="12.0", release="", wheels="")
+    inventory = site({"fake_responses": facts, "bundle": str(bundle), **data})
+    return fake_deploy(flash_attn, inventory=inventory)
+
+
+@pytest.mark.parametrize(
+    ("files", "data", "missing"),
+    [
+        ({}, {}, "wheel==0.48.0"),
+        ({"flash_attn/wheel-0.48.0-py3-none-any.whl": "4"}, {}, "flash-attn==2.8.3.post2"),
+        ({}, {"flash_attn": "wheel", "flash_attn_wheel": "/w.whl", "flash_attn_wheel_sha256": "f" * 64}, "wheel=="),
+    ],
+)
+def test_a_bundle_without_what_flash_attn_needs_is_refused_untouched(
+    fake_deploy: Deploy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    data: dict[str, str],
+    missing: str,
+) -> None:
+    (text,) = files.values() or [""]
+    lock = f"wheel==0.48.0 --hash=sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    monkeypatch.setattr("roles.flash_attn.tasks.lock_of", lambda name: lock if name == "tools" else lock_of(name))
+    with pytest.raises(DeployError, match=rf"flash_attn does not have {re.escape(missing)}"):
+        proved(fake_deploy, write(tmp_path, {**FILES, **files}, RELEASE.sha256), **data)
+
+
 def site(data: dict[str, Any], **source: str) -> SiteInventory:
     """A host that serves a model with this source."""
     written = {**TINY, "name": "m", "source": {"repository": "org/m", "revision": REVISION, **source}}
@@ -126,7 +165,14 @@ def test_what_hosts_need_is_read_from_their_settings() -> None:
     needs = needs_of(site(data, rsync="other:/data/m"), Distribution("debian", "12"))
     assert {*PACKAGES, "htop", "nginx-light", "rsync", "nvidia-driver-cuda", "linux-headers-amd64"} <= needs.packages
     assert "cuda-toolkit-13-0=13.0.3-*" in needs.packages
-    assert (needs.driver_branches, needs.flash_attn, set(needs.models)) == ({580}, {"2.8.3.post2"}, {"m"})
+    assert (needs.driver_branches, needs.flash_attn, set(needs.models)) == ({580}, {"2.8.3.post2", "tools"}, {"m"})
     plain = needs_of(site({"hardware": {"gpus": 0}}), Distribution("debian", "12"))
     assert plain.packages == set(PACKAGES)
     assert plain.flash_attn == set()
+    given = {
+        "hardware": {"gpus": 8},
+        "flash_attn": "wheel",
+        "flash_attn_wheel": "/w.whl",
+        "flash_attn_wheel_sha256": "f" * 64,
+    }
+    assert needs_of(site(given), Distribution("debian", "12")).flash_attn == {"tools"}

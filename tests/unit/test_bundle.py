@@ -9,12 +9,12 @@ from roles.bundle.bundle import bundle_at
 from roles.bundle.pythons import fits, tags
 from roles.refusal import Refusal
 from roles.weights.layout import pinned
-from roles.weights.manifest import MANIFEST
+from roles.weights.manifest import MANIFEST, sha256
 from roles.weights.model import Model
 from tests.unit.bundles import FILES, LOCK, OLD, write
 
 
-def refused(folder: Path, **expected: str) -> str:
+def refused(folder: Path, **expected: Any) -> str:
     with pytest.raises(Refusal) as refusal:
         bundle_at(str(folder)).check(**expected)
     return str(refusal.value)
@@ -27,6 +27,16 @@ def test_a_whole_bundle_for_such_a_host(tmp_path: Path) -> None:
     assert [name[:1] for name in bundle.wheels("3.12")] == ["b"]
     assert bundle.wheels(None) == bundle.part("wheels")
     assert bundle.bytes("wheels") == 3
+
+
+def test_a_bundle_has_a_file_of_each_lock(tmp_path: Path) -> None:
+    folder = write(tmp_path, {**FILES, "flash_attn/a-1.whl": "4"})
+    locks = [
+        f"{name}==1 --hash=sha256:{'0' * 64} --hash=sha256:{sha256(folder / path)}"
+        for name, path in (("a", "flash_attn/a-1.whl"), ("b", OLD))
+    ]
+    bundle_at(str(folder)).check(flash_attn=locks[:1])
+    assert "flash_attn does not have b==1; make the bundle again" in refused(folder, flash_attn=locks)
 
 
 @pytest.mark.parametrize(
