@@ -1,7 +1,7 @@
 """Text that can reach a host as it is."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -12,7 +12,7 @@ def control_characters(value: object, key: str) -> Iterator[str]:
     """A sentence for each key, `key` itself or one below it, that is or holds text with control characters."""
     if isinstance(value, str) and _CONTROL.search(value):
         yield f"{key}: a control character is not accepted"
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for name, inner in value.items():
             yield from control_characters(name, f"{key}.{name!r}")
             yield from control_characters(inner, f"{key}.{name}")

@@ -1,7 +1,6 @@
 """How what a bundle holds gets to a host, and takes the place of the network there."""
 
 import shlex
-import tarfile
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -119,6 +118,8 @@ def _copied(paths: Sequence[Path], folder: str) -> Generator[Any]:
             str(path), f"{folder}/{path.name}", remote_temp_filename=host.get_temp_filename(path.name)
         )
         return
+    import tarfile  # here, because most runs have no bundle
+
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for path in paths:

@@ -5,7 +5,6 @@ server fail, hang, or run at a fraction of its speed; a warning is what costs so
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from roles.preflight.hardware import Hardware
@@ -23,8 +22,7 @@ _MEMORY_TOLERANCE: Final = 0.02
 """Drivers of different versions report the same card's memory a little differently."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that is not as it should be."""
 
     level: Literal["refusal", "warning"]

@@ -29,7 +29,7 @@ def as_json(examined: Mapping[str, Examination]) -> str:
     hosts = {
         name: {
             "ok": not host.refusals,
-            "findings": [asdict(finding) for finding in host.findings],
+            "findings": [finding._asdict() for finding in host.findings],
             "facts": asdict(host.facts),
         }
         for name, host in examined.items()
