@@ -1,5 +1,6 @@
 """The role cuda."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,15 @@ PACKAGES = (
     "dkms",
 )
 LIVE = "hmm=N\nuvm=loaded\npersistenced=enabled active\nfabricmanager=disabled inactive"
+HELD = "\n".join(f"hi  {name}" for name in PACKAGES if name != "dkms") + "\nii  dkms"
 MANAGED = {"cuda_driver": "manage", "hardware": {"gpus": 8}}
+EVERYTHING = {
+    **MANAGED,
+    "cuda_sysctl": {"vm.swappiness": 0},
+    "cuda_uvm_disable_hmm": True,
+    "cuda_boot_parameters": ["iommu=pt"],
+    "cuda_power_limit_watts": 600,
+}
 
 
 def listing(*files: File) -> str:
@@ -54,13 +63,15 @@ def recorded(host: str, **programs: str) -> str:
     return text + "".join(f"\n::observed:: {name}\n{lines}\n" for name, lines in own.items())
 
 
-def settled() -> str:
-    """A host on which `manage` has done its work."""
-    files = host_settings.files(CudaSettings.model_validate({"driver": "manage"}))
+def settled(*, damage: Callable[[str], str] = str, packages: str = HELD, **programs: str) -> str:
+    """A host on which `manage`, with every setting, has done its work; then its files were damaged."""
+    own = {name.removeprefix("cuda_"): value for name, value in EVERYTHING.items() if name.startswith("cuda_")}
+    files = host_settings.files(CudaSettings.model_validate(own))
     uri = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64"
     files.append(File(SOURCE, render("cuda/nvidia.sources.j2", {"uri": uri, "key": KEYRING}, {})))
-    packages = "\n".join(f"hi  {name}" for name in PACKAGES if name != "dkms") + "\nii  dkms"
-    return recorded("rtx_pro_6000_x8", packages=packages, files=listing(*files, File(KEYRING, "a key")))
+    in_force = {"live": LIVE.replace("hmm=N", "hmm=Y"), "sysctl": "vm.swappiness=0", **programs}
+    listed = damage(listing(*files, File(KEYRING, "a key")))
+    return recorded("rtx_pro_6000_x8", packages=packages, files=listed, **in_force)
 
 
 def deploy(fake_deploy: Deploy, observation: str, **variables: Any) -> Outcome:
@@ -81,9 +92,71 @@ def test_require_with_a_proved_toolkit_costs_one_command_and_changes_nothing(fak
 
 
 def test_a_managed_host_that_is_right_is_not_changed(fake_deploy: Deploy) -> None:
-    outcome = deploy(fake_deploy, settled(), **MANAGED)
+    outcome = deploy(fake_deploy, settled(), **EVERYTHING)
     assert outcome.changed == []
     assert len(outcome.commands) == 1
+
+
+PUT_BACK, PUT_IN_FORCE = "cuda | Write the host settings", "cuda | Put the host settings in force"
+EFFECTS = {
+    host_settings.NOUVEAU: "update-initramfs -u",
+    host_settings.UVM: "update-initramfs -u",
+    host_settings.SYSCTL: None,  # what it says is in force all the same
+    host_settings.GRUB: "update-grub",
+    host_settings.POWER: "systemctl restart slipway-power-limit.service",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "by_hand"),
+    [
+        (r"\w{64}(  PATH)", rf"{'0' * 64}\1"),
+        (r"644( root root PATH)", r"600\1"),
+        (r"644 root( root PATH)", r"644 daemon\1"),
+        (r"\w{64}  PATH\n.* PATH", ""),
+    ],
+    ids=["content", "mode", "owner", "gone"],
+)
+@pytest.mark.parametrize("path", host_settings.PATHS)
+def test_a_host_setting_changed_by_hand_is_put_back(fake_deploy: Deploy, path: str, line: str, by_hand: str) -> None:
+    def damage(listed: str) -> str:
+        damaged, times = re.subn(f"^{line.replace('PATH', re.escape(path))}$", by_hand, listed, flags=re.MULTILINE)
+        assert times == 1
+        return damaged
+
+    outcome = deploy(fake_deploy, settled(damage=damage), **EVERYTHING)
+    effect = EFFECTS[path]
+    assert outcome.changed == ([PUT_BACK, PUT_IN_FORCE] if effect else [PUT_BACK])
+    assert effect is None or outcome.commands[-1] == effect
+    assert [other for other in host_settings.PATHS if any(f".new {other} ||" in c for c in outcome.commands)] == [
+        path
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "operation", "command"),
+    [
+        ({"sysctl": "vm.swappiness=60"}, PUT_IN_FORCE, f"sysctl --quiet --load={host_settings.SYSCTL}"),
+        ({"gpus": "12.0, 450.00\n" * 8}, PUT_IN_FORCE, "systemctl restart slipway-power-limit.service"),
+        (
+            {"live": LIVE.replace("hmm=N", "hmm=Y").replace("enabled active", "enabled failed")},
+            "cuda | Keep the driver's services running",
+            "systemctl enable --now --quiet nvidia-persistenced",
+        ),
+        (
+            {"packages": HELD.replace("hi  nvidia-driver-cuda", "ii  nvidia-driver-cuda")},
+            "cuda | Hold driver and kernel against upgrades",
+            "apt-mark hold",
+        ),
+    ],
+    ids=["sysctl", "power limit", "service", "hold"],
+)
+def test_what_is_in_force_and_was_changed_by_hand_is_put_back(
+    fake_deploy: Deploy, seen: dict[str, str], operation: str, command: str
+) -> None:
+    outcome = deploy(fake_deploy, settled(**seen), **EVERYTHING)  # type: ignore[arg-type]
+    assert outcome.changed == [operation]
+    assert command in outcome.commands[-1]
 
 
 def test_a_bare_host_gets_repository_driver_hold_settings_and_services_in_this_order(fake_deploy: Deploy) -> None:
@@ -112,7 +185,7 @@ def test_a_driver_that_is_not_loaded_yet_stops_the_run_unless_a_reboot_is_allowe
 ) -> None:
     waiting = settled().replace("installed=580.82.07", "installed=580.95.05")
     with pytest.raises(Exception, match="No hosts remaining"):
-        deploy(fake_deploy, waiting, **MANAGED)
+        deploy(fake_deploy, waiting, **EVERYTHING)
     assert (
         "a reboot is needed, because driver 580.95.05 is installed, but 580.82.07 is loaded, "
         "expected `cuda_reboot: allow`" in caplog.text
