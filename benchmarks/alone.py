@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from getpass import getuser
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,21 +63,22 @@ def planning(runs: int) -> Iterator[Comparison]:
 
 
 def installing(runs: int) -> Iterator[Comparison]:
-    """A run of the role sglang, and `uv pip sync` of its lock, both with all packages in uv's cache. The role also
-    imports what a server imports, once as root, which compiles it, and once as the server's user."""
+    """A run of the role sglang, and `uv pip sync` of its lock: with all packages in uv's cache, and with an empty
+    cache, when both download them. The role also imports what a server imports, which compiles and checks it."""
     release, uv = Release.of(locked_versions()[-1]), Uv.locked()
+    program = f"{uv.directory}/bin/uv"
     bare, away = "/opt/slipway/bare", "/opt/slipway/away"
 
-    def slipway() -> float:
-        hosts.run(lab.HOST, f"mv {release.directory} {away}")
+    def slipway(before: str) -> float:
+        hosts.run(lab.HOST, f"{before} && mv {release.directory} {away}")
         with lab.site() as site:
             seconds = _timed(PYINFRA, "-y", str(site.inventory), "roles.sglang.tasks.sglang")
         hosts.run(lab.HOST, f"rm -rf {release.directory} && mv {away} {release.directory}")
         return seconds
 
-    def sync() -> float:
-        program = f"{uv.directory}/bin/uv"
+    def sync(before: str) -> float:
         lab.send(lab.HOST, "/tmp/lock", release.lock)
+        hosts.run(lab.HOST, before)
         began = time.monotonic()
         hosts.run(
             lab.HOST,
@@ -87,7 +89,9 @@ def installing(runs: int) -> Iterator[Comparison]:
         hosts.run(lab.HOST, f"rm -rf {bare}")
         return seconds
 
-    yield _compared("a release", runs, {"Slipway": slipway, "uv": sync}, Goal("uv", 1.3))
+    for what, before in (("from uv's cache", "true"), ("downloaded", f"{program} cache clean -q")):
+        measured = {"Slipway": partial(slipway, before), "uv": partial(sync, before)}
+        yield _compared(f"a release, {what}", runs, measured, Goal("uv", 1.3))
 
 
 def fetching(runs: int) -> Iterator[Comparison]:
