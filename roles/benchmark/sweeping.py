@@ -23,7 +23,7 @@ from roles.benchmark.trials import Trial, trials
 from roles.lock import check_lock, lock_program
 from roles.refusal import Refusal
 from roles.remote import ConnectionLost, RemoteError, reconnect, run
-from roles.serve import steps
+from roles.serve import preparation, steps
 from roles.serve.candidate import Candidate
 from roles.serve.declared import Declared, declared, wanted_names
 from roles.serve.described import check_weights
@@ -129,8 +129,8 @@ def _tried(host: Host, candidate: Candidate, settings: BenchmarkSettings) -> Rec
 def _bring_up(host: Host, candidate: Candidate) -> None:
     check_weights(host, candidate)
     running = [name for name, unit in serve_facts(host).units.items() if unit.runs]
-    steps.check_port(host, candidate, running)
-    deadline = steps.check_deadline(host, candidate)
+    preparation.check_port(host, candidate, running)
+    deadline = preparation.check_deadline(host, candidate)
     steps.stop(host, running)
     steps.check_released(host, candidate, running)
     steps.start(host, candidate, deadline)

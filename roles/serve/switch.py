@@ -9,7 +9,7 @@ from roles.lock import check_lock, lock_program
 from roles.preflight.operations import check_collective
 from roles.refusal import Refusal
 from roles.remote import ConnectionLost, RemoteError, reconnect, run
-from roles.serve import steps
+from roles.serve import preparation, steps
 from roles.serve.candidate import Candidate, leaving, outsiders, runs_as_declared, starts_as_declared
 from roles.serve.deadline import Deadline
 from roles.serve.described import check_weights, compare_memory
@@ -63,17 +63,17 @@ def _prepare(
 ) -> Mapping[str, Deadline]:
     """All that can be done and proved while the old server still serves. Returns how long each start may take."""
     deadlines = {}
-    steps.check_room(host)
+    preparation.check_room(host)
     for candidate in candidates:
         if runs_as_declared(candidate, before.units):
             continue
         check_weights(host, candidate)
-        steps.check_port(host, candidate, leaving(candidates, before.units))
+        preparation.check_port(host, candidate, leaving(candidates, before.units))
         if starts_as_declared(candidate, before.units):
             continue
-        deadlines[candidate.unit_name] = steps.check_deadline(host, candidate)
+        deadlines[candidate.unit_name] = preparation.check_deadline(host, candidate)
         if prefetch:
-            steps.prefetch(host, candidate)
+            preparation.prefetch(host, candidate)
     return deadlines
 
 

@@ -93,8 +93,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     nothing: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     ours = SimpleNamespace(
         SwitchError=steps.SwitchError,
-        check_port=nothing,
-        check_deadline=nothing,
         check_released=nothing,
         smoke=nothing,
         put_back=nothing,
@@ -114,6 +112,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
 
     for name, value in {
         "serve_facts": one.facts,
+        "preparation": SimpleNamespace(check_port=nothing, check_deadline=nothing),
         "steps": ours,
         "check_weights": nothing,
         "verify": verify,
