@@ -87,6 +87,15 @@ def test_a_release_is_put_in_place_complete_and_nothing_else_is_left(host: Host)
     assert "--require-hashes" in host.log.read_text()
 
 
+@pytest.mark.parametrize(("cores", "compiled"), [(2, False), (96, True)])
+def test_many_cores_compile_every_module(
+    cores: int, compiled: bool, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    host.build()
+    assert ("--compile-bytecode" in host.log.read_text()) == compiled
+
+
 def test_a_complete_release_is_not_built_again(host: Host) -> None:
     host.build()
     host.build()
