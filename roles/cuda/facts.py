@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from pyinfra.api.host import Host
 
-from roles.cuda.host_settings import PATHS, Live
-from roles.cuda.packages import KEYRING, SOURCE
+from roles.cuda.host_settings import PATHS, POWER_UNIT, Live
+from roles.cuda.packages import KEYRING, PROVED_KEY, SOURCE
 from roles.cuda.settings import CudaSettings
 from roles.cuda.toolkit import look
 from roles.files import File, Seen, files_program, files_seen
@@ -25,11 +25,12 @@ dpkg-query --show --showformat='${db:Status-Abbrev} ${Package}\n' '*nvidia*' 'cu
     'linux-headers*' 'linux-modules*' 'linux-generic*'
 """
 
-_LIVE: Final = """
+_LIVE: Final = f"""
 echo "hmm=$(cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm)"
 [ -d /sys/module/nvidia_uvm ] && echo uvm=loaded
 echo "persistenced=$(systemctl is-enabled nvidia-persistenced) $(systemctl is-active nvidia-persistenced)"
 echo "fabricmanager=$(systemctl is-enabled nvidia-fabricmanager) $(systemctl is-active nvidia-fabricmanager)"
+echo "power_limit=$(systemctl is-enabled {POWER_UNIT})"
 [ /etc/default/grub.d -nt /boot/grub/grub.cfg ] && echo stale_boot=yes
 [ /etc/modprobe.d -nt "/boot/initrd.img-$(uname -r)" ] && echo stale_initramfs=yes
 """
@@ -64,6 +65,8 @@ class CudaFacts(NamedTuple):
     """Packages that apt leaves alone, of those installed."""
     capabilities: tuple[str, ...]
     files: Mapping[str, Seen]
+    proved_key: str
+    """SHA-256 of the keyring that was last found to hold NVIDIA's key."""
     persistenced: str
     fabricmanager: str
     """`enabled active` when systemd keeps it running."""
@@ -73,6 +76,11 @@ class CudaFacts(NamedTuple):
     def driver_version(self) -> str | None:
         """The loaded driver's, or None on a host that has no GPU and needs none."""
         return self.machine.driver.loaded if self.machine.slots else None
+
+    @property
+    def trusts_nvidia(self) -> bool:
+        """Whether the keyring is still the one that was found to hold NVIDIA's key."""
+        return self.files.get(KEYRING) == Seen(self.proved_key, mode="0644", user="root", group="root")
 
     def has(self, file: File) -> bool:
         """Whether the host has the file as it should be."""
@@ -94,6 +102,7 @@ def cuda_facts(host: Host, settings: CudaSettings, home: str, release: str) -> C
             "live": _LIVE,
             "sysctl": f'for name in {names}; do echo "$name=$(sysctl -n "$name")"; done',
             "files": files_program([*PATHS, KEYRING, SOURCE]),
+            "key": PROVED_KEY,
             "toolkit": look(home, release),
         },
     )
@@ -118,12 +127,14 @@ def facts_from(seen: Mapping[str, Sequence[str]]) -> CudaFacts:
             stale_boot="stale_boot" in live,
             stale_initramfs="stale_initramfs" in live,
             sysctl=_pairs(seen["sysctl"]),
+            power_unit_enabled=live.get("power_limit") == "enabled",
             power_limits=tuple(float(watts) for _, watts in gpus if watts.replace(".", "", 1).isdigit()),
         ),
         installed=frozenset(name for status, name in packages if status.endswith("i")),
         held=frozenset(name for status, name in packages if status == "hi"),
         capabilities=tuple(sorted({capability for capability, _ in gpus})),
         files=files_seen(seen["files"]),
+        proved_key="".join(seen["key"]),
         persistenced=live.get("persistenced", ""),
         fabricmanager=live.get("fabricmanager", ""),
         toolkit=Toolkit(

@@ -28,6 +28,8 @@ class Live(NamedTuple):
     """Only meaningful while nvidia-uvm is loaded."""
     uvm_loaded: bool
     sysctl: Mapping[str, str]
+    power_unit_enabled: bool
+    """Whether the next boot sets the limit again."""
     power_limits: tuple[float, ...]
     """W, one for each GPU."""
     stale_boot: bool
@@ -83,14 +85,18 @@ def effects(settings: CudaSettings, live: Live, changed: Set[str]) -> list[str]:
     watts = settings.power_limit_watts
     if watts is None and POWER in changed:
         commands += [f"rm -f /etc/systemd/system/multi-user.target.wants/{POWER_UNIT}", "systemctl daemon-reload"]
-    elif watts and (POWER in changed or any(abs(limit - watts) >= 1 for limit in live.power_limits)):
-        enable = f"systemctl enable --quiet {POWER_UNIT}"
-        commands += ["systemctl daemon-reload", enable, f"systemctl restart {POWER_UNIT}"]
+    elif watts:
+        in_force = live.power_unit_enabled and all(abs(limit - watts) < 1 for limit in live.power_limits)
+        if POWER in changed or not in_force:
+            enable = f"systemctl enable --quiet {POWER_UNIT}"
+            commands += ["systemctl daemon-reload", enable, f"systemctl restart {POWER_UNIT}"]
     return commands
 
 
 def service(name: str, wanted: bool | None, seen: str) -> list[str]:
     """Commands that keep a service running, or stopped; `seen` is what systemd says: `enabled active`."""
-    if wanted is None or (wanted and seen == "enabled active") or (not wanted and not seen.endswith(" active")):
+    running = seen in ("enabled active", "static active")  # Ubuntu's nvidia-persistenced is started by udev
+    stopped = not seen.startswith("enabled") and not seen.endswith(" active")
+    if wanted is None or (running if wanted else stopped):
         return []
     return [f"systemctl {'enable' if wanted else 'disable'} --now --quiet {name}"]

@@ -5,13 +5,20 @@ Each function returns the commands still needed, none if the host is right alrea
 
 import shlex
 from collections.abc import Iterable, Set
+from pathlib import PurePosixPath
 from typing import Final
 
 from roles.apt import INSTALL, alone
 from roles.cuda.distributions import KEY_FILE, KEY_FINGERPRINT
+from roles.paths import STATE
 
 KEYRING: Final = "/etc/apt/keyrings/slipway-nvidia.asc"
 SOURCE: Final = "/etc/apt/sources.list.d/slipway-nvidia.sources"
+
+_KEY_PROOF: Final = f"{STATE}/nvidia-key"
+
+PROVED_KEY: Final = f"sed -n 's/^{KEY_FINGERPRINT} //p' {_KEY_PROOF}"
+"""A program that prints the SHA-256 of the keyring that was found to hold NVIDIA's key."""
 
 _APT: Final = f"{INSTALL} --allow-change-held-packages"
 
@@ -22,19 +29,18 @@ _DRIVER: Final = "cuda-drivers|nvidia-driver|nvidia-open|nvidia-kernel|nvidia-dk
 _KEPT: Final = ("linux-image", "linux-headers", "linux-modules", "linux-generic")
 
 
-def trust(uri: str, key: str) -> list[str]:
-    """Put the key of the repository at `uri` in place: `key`, or NVIDIA's, which its fingerprint tells."""
+def trust(uri: str, installed: Set[str]) -> list[str]:
+    """Put NVIDIA's key, which its fingerprint tells, in place from the repository at `uri`, and remember its hash."""
     new = f"{KEYRING}.new"
-    if key:
-        get = [f"install -d -m 0755 /etc/apt/keyrings && printf '%s\\n' {shlex.quote(key.strip())} >{new}"]
-    else:
-        get = [
-            alone(f"{_UPDATE} && {_APT} gpg"),
-            f"curl --fail --silent --show-error --location --output {new} {shlex.quote(f'{uri}/{KEY_FILE}')} && "
-            f"{{ gpg --show-keys --with-colons {new} | grep -q '^fpr:*{KEY_FINGERPRINT}:' || "
-            f"{{ echo 'the key at {uri} has another fingerprint than {KEY_FINGERPRINT}' >&2; exit 1; }}; }}",
-        ]
-    return [*get, f"chmod 0644 {new} && mv {new} {KEYRING}"]
+    return [
+        *install(["gpg"], installed),
+        f"install -d -m 0755 {PurePosixPath(KEYRING).parent} && "
+        f"curl --fail --silent --show-error --location --output {new} {shlex.quote(f'{uri}/{KEY_FILE}')} && "
+        f"{{ gpg --show-keys --with-colons {new} | grep -q '^fpr:*{KEY_FINGERPRINT}:' || "
+        f"{{ echo 'the key at {uri} has another fingerprint than {KEY_FINGERPRINT}' >&2; exit 1; }}; }}",
+        f"echo {KEY_FINGERPRINT} $(sha256sum <{new} | cut -c -64) >{_KEY_PROOF}.new",
+        f"mv {_KEY_PROOF}.new {_KEY_PROOF} && chmod 0644 {new} && mv {new} {KEYRING}",
+    ]
 
 
 def install(packages: Iterable[str], installed: Set[str]) -> list[str]:

@@ -63,15 +63,14 @@ def _repository(settings: CudaSettings, facts: CudaFacts, system: Distribution) 
         return
     used = settings.toolkit == "apt" or (settings.driver == "manage" and system.driver_from_nvidia)
     uri = settings.apt_mirror or system.repository
-    missing = used and packages.KEYRING not in facts.files
-    commands_run(
-        name="Trust NVIDIA's repository",
-        commands=packages.trust(uri, settings.apt_key) if missing else [],
-    )
-    source = render("cuda/nvidia.sources.j2", {"uri": uri, "key": packages.KEYRING}, {})
-    files_in_place(
-        name="Add NVIDIA's repository", files=[File(packages.SOURCE, source)] if used else [], seen=facts.files
-    )
+    if settings.apt_key:
+        key = File(packages.KEYRING, f"{settings.apt_key.strip()}\n")
+        files_in_place(name="Trust the repository's key", files=[key] if used else [], seen=facts.files)
+    else:
+        trust = packages.trust(uri, facts.installed) if used and not facts.trusts_nvidia else []
+        commands_run(name="Trust NVIDIA's key", commands=trust)
+    source = File(packages.SOURCE, render("cuda/nvidia.sources.j2", {"uri": uri, "key": packages.KEYRING}, {}))
+    files_in_place(name="Add NVIDIA's repository", files=[source] if used else [], seen=facts.files)
 
 
 def _driver(settings: CudaSettings, facts: CudaFacts, system: Distribution, release: str) -> None:

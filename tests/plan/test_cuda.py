@@ -1,5 +1,6 @@
 """The role cuda."""
 
+import base64
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyinfra.connectors.fake import FakeConnector
 
 from inventory import Site, SiteInventory
 from roles.cuda import host_settings, reboot
+from roles.cuda.distributions import KEY_FINGERPRINT
 from roles.cuda.packages import KEYRING, SOURCE
 from roles.cuda.settings import CudaSettings
 from roles.cuda.tasks import cuda
@@ -30,7 +32,9 @@ PACKAGES = (
     "linux-headers-6.8.0-79-generic",
     "dkms",
 )
-LIVE = "hmm=N\nuvm=loaded\npersistenced=enabled active\nfabricmanager=disabled inactive"
+LIVE = "hmm=N\nuvm=loaded\npersistenced=enabled active\nfabricmanager=disabled inactive\npower_limit=enabled"
+IN_FORCE = LIVE.replace("hmm=N", "hmm=Y")
+NVIDIAS_KEY = File(KEYRING, "a key")
 HELD = "\n".join(f"hi  {name}" for name in PACKAGES if name != "dkms") + "\nii  dkms"
 MANAGED = {"cuda_driver": "manage", "hardware": {"gpus": 8}}
 EVERYTHING = {
@@ -57,6 +61,7 @@ def recorded(host: str, **programs: str) -> str:
         "live": LIVE,
         "sysctl": "",
         "files": "",
+        "key": "",
         "toolkit": TOOLKIT,
         **programs,
     }
@@ -69,9 +74,9 @@ def settled(*, damage: Callable[[str], str] = str, packages: str = HELD, **progr
     files = host_settings.files(CudaSettings.model_validate(own))
     uri = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64"
     files.append(File(SOURCE, render("cuda/nvidia.sources.j2", {"uri": uri, "key": KEYRING}, {})))
-    in_force = {"live": LIVE.replace("hmm=N", "hmm=Y"), "sysctl": "vm.swappiness=0", **programs}
-    listed = damage(listing(*files, File(KEYRING, "a key")))
-    return recorded("rtx_pro_6000_x8", packages=packages, files=listed, **in_force)
+    right = {"live": IN_FORCE, "sysctl": "vm.swappiness=0", "key": NVIDIAS_KEY.sha256, **programs}
+    listed = damage(listing(*files, NVIDIAS_KEY))
+    return recorded("rtx_pro_6000_x8", packages=packages, files=listed, **right)
 
 
 def deploy(fake_deploy: Deploy, observation: str, **variables: Any) -> Outcome:
@@ -97,6 +102,23 @@ def test_a_managed_host_that_is_right_is_not_changed(fake_deploy: Deploy) -> Non
     assert len(outcome.commands) == 1
 
 
+def damaged(listed: str, path: str, line: str, by_hand: str) -> str:
+    """A listing in which the one line of `path` that matches was changed."""
+    changed, times = re.subn(f"^{line.replace('PATH', re.escape(path))}$", by_hand, listed, flags=re.MULTILINE)
+    assert times == 1
+    return changed
+
+
+DAMAGE = pytest.mark.parametrize(
+    ("line", "by_hand"),
+    [
+        (r"\w{64}(  PATH)", rf"{'0' * 64}\1"),
+        (r"644( root root PATH)", r"600\1"),
+        (r"644 root( root PATH)", r"644 daemon\1"),
+        (r"\w{64}  PATH\n.* PATH", ""),
+    ],
+    ids=["content", "mode", "owner", "gone"],
+)
 PUT_BACK, PUT_IN_FORCE = "cuda | Write the host settings", "cuda | Put the host settings in force"
 EFFECTS = {
     host_settings.NOUVEAU: "update-initramfs -u",
@@ -107,24 +129,11 @@ EFFECTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("line", "by_hand"),
-    [
-        (r"\w{64}(  PATH)", rf"{'0' * 64}\1"),
-        (r"644( root root PATH)", r"600\1"),
-        (r"644 root( root PATH)", r"644 daemon\1"),
-        (r"\w{64}  PATH\n.* PATH", ""),
-    ],
-    ids=["content", "mode", "owner", "gone"],
-)
+@DAMAGE
 @pytest.mark.parametrize("path", host_settings.PATHS)
 def test_a_host_setting_changed_by_hand_is_put_back(fake_deploy: Deploy, path: str, line: str, by_hand: str) -> None:
-    def damage(listed: str) -> str:
-        damaged, times = re.subn(f"^{line.replace('PATH', re.escape(path))}$", by_hand, listed, flags=re.MULTILINE)
-        assert times == 1
-        return damaged
-
-    outcome = deploy(fake_deploy, settled(damage=damage), **EVERYTHING)
+    seen = settled(damage=lambda listed: damaged(listed, path, line, by_hand))
+    outcome = deploy(fake_deploy, seen, **EVERYTHING)
     effect = EFFECTS[path]
     assert outcome.changed == ([PUT_BACK, PUT_IN_FORCE] if effect else [PUT_BACK])
     assert effect is None or outcome.commands[-1] == effect
@@ -133,13 +142,58 @@ def test_a_host_setting_changed_by_hand_is_put_back(fake_deploy: Deploy, path: s
     ]
 
 
+@DAMAGE
+def test_nvidias_key_changed_by_hand_is_fetched_and_proved_again(
+    fake_deploy: Deploy, line: str, by_hand: str
+) -> None:
+    seen = settled(damage=lambda listed: damaged(listed, KEYRING, line, by_hand), packages=f"{HELD}\nii  gpg")
+    outcome = deploy(fake_deploy, seen, **EVERYTHING)
+    assert outcome.changed == ["cuda | Trust NVIDIA's key"]
+    assert KEY_FINGERPRINT in "\n".join(outcome.commands)
+    assert "apt-get" not in "\n".join(outcome.commands)  # which would stumble over the key
+    assert outcome.commands[-1].endswith(f"mv {KEYRING}.new {KEYRING}")
+
+
+def test_a_key_that_was_not_proved_to_be_nvidias_is_not_trusted(fake_deploy: Deploy) -> None:
+    assert deploy(fake_deploy, settled(key=""), **EVERYTHING).changed == ["cuda | Trust NVIDIA's key"]
+
+
+MIRROR = {"cuda_toolkit": "apt", "cuda_apt_mirror": "https://mirror.example/cuda", "cuda_apt_key": "a mirror's key"}
+
+
+@DAMAGE
+@pytest.mark.parametrize(
+    ("path", "operation"),
+    [(KEYRING, "cuda | Trust the repository's key"), (SOURCE, "cuda | Add NVIDIA's repository")],
+)
+def test_a_given_repository_changed_by_hand_is_put_back(
+    fake_deploy: Deploy, path: str, operation: str, line: str, by_hand: str
+) -> None:
+    source = render("cuda/nvidia.sources.j2", {"uri": MIRROR["cuda_apt_mirror"], "key": KEYRING}, {})
+    right = listing(File(KEYRING, "a mirror's key\n"), File(SOURCE, source))
+    host = {"packages": "ii  cuda-toolkit-13-0"}
+    assert deploy(fake_deploy, recorded("rtx_pro_6000_x8", files=right, **host), **MIRROR).changed == []
+    seen = recorded("rtx_pro_6000_x8", files=damaged(right, path, line, by_hand), **host)
+    assert deploy(fake_deploy, seen, **MIRROR).changed == [operation]
+
+
 @pytest.mark.parametrize(
     ("seen", "operation", "command"),
     [
         ({"sysctl": "vm.swappiness=60"}, PUT_IN_FORCE, f"sysctl --quiet --load={host_settings.SYSCTL}"),
         ({"gpus": "12.0, 450.00\n" * 8}, PUT_IN_FORCE, "systemctl restart slipway-power-limit.service"),
         (
-            {"live": LIVE.replace("hmm=N", "hmm=Y").replace("enabled active", "enabled failed")},
+            {"live": IN_FORCE.replace("power_limit=enabled", "power_limit=disabled")},
+            PUT_IN_FORCE,
+            "systemctl enable --quiet slipway-power-limit.service",
+        ),
+        (
+            {"live": IN_FORCE.replace("enabled active", "enabled failed")},
+            "cuda | Keep the driver's services running",
+            "systemctl enable --now --quiet nvidia-persistenced",
+        ),
+        (
+            {"live": IN_FORCE.replace("enabled active", "disabled active")},
             "cuda | Keep the driver's services running",
             "systemctl enable --now --quiet nvidia-persistenced",
         ),
@@ -149,21 +203,21 @@ def test_a_host_setting_changed_by_hand_is_put_back(fake_deploy: Deploy, path: s
             "apt-mark hold",
         ),
     ],
-    ids=["sysctl", "power limit", "service", "hold"],
+    ids=["sysctl", "power limit", "power limit of the next boot", "service", "service of the next boot", "hold"],
 )
 def test_what_is_in_force_and_was_changed_by_hand_is_put_back(
     fake_deploy: Deploy, seen: dict[str, str], operation: str, command: str
 ) -> None:
     outcome = deploy(fake_deploy, settled(**seen), **EVERYTHING)  # type: ignore[arg-type]
     assert outcome.changed == [operation]
-    assert command in outcome.commands[-1]
+    assert command in "\n".join(outcome.commands[1:])
 
 
 def test_a_bare_host_gets_repository_driver_hold_settings_and_services_in_this_order(fake_deploy: Deploy) -> None:
     bare = recorded("bare", gpus="", live="persistenced= inactive\nfabricmanager= inactive")
     outcome = deploy(fake_deploy, bare, **MANAGED)
     assert outcome.changed == [
-        "cuda | Trust NVIDIA's repository",
+        "cuda | Trust NVIDIA's key",
         "cuda | Add NVIDIA's repository",
         "cuda | Install the driver",
         "cuda | Hold driver and kernel against upgrades",
@@ -242,18 +296,12 @@ def test_a_host_without_gpus_gets_no_driver_but_a_toolkit(fake_deploy: Deploy) -
 
 
 def test_the_toolkit_from_apt_comes_from_the_mirror_that_is_given(fake_deploy: Deploy) -> None:
-    outcome = deploy(
-        fake_deploy,
-        recorded("rtx_pro_6000_x8"),
-        cuda_toolkit="apt",
-        cuda_apt_mirror="https://mirror.example/cuda",
-        cuda_apt_key="a key",
-    )
+    outcome = deploy(fake_deploy, recorded("rtx_pro_6000_x8"), **MIRROR)
     text = "\n".join(outcome.commands)
-    assert "a key" in text
+    assert base64.b64encode(b"a mirror's key\n").decode() in text
     assert "cuda-toolkit-13-0=13.0.3-*" in text
     assert outcome.changed[:3] == [
-        "cuda | Trust NVIDIA's repository",
+        "cuda | Trust the repository's key",
         "cuda | Add NVIDIA's repository",
         "cuda | Install the toolkit",
     ]

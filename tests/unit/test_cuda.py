@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from roles.cuda import host_settings, packages, toolkit
-from roles.cuda.distributions import Distribution, distribution
+from roles.cuda.distributions import KEY_FINGERPRINT, Distribution, distribution
 from roles.cuda.host_settings import GRUB, NOUVEAU, POWER, SYSCTL, UVM, Live
 from roles.cuda.settings import CudaSettings
+from roles.files import File
+from roles.paths import STATE
 from roles.refusal import Refusal
 
 DEBIAN, UBUNTU = Distribution("debian", "12"), Distribution("ubuntu", "24.04")
@@ -27,6 +29,7 @@ def live(**changes: object) -> Live:
         "hmm_disabled": False,
         "uvm_loaded": True,
         "sysctl": {},
+        "power_unit_enabled": True,
         "power_limits": (600.0,) * 8,
         "stale_boot": False,
         "stale_initramfs": False,
@@ -105,14 +108,41 @@ def test_the_pinning_package_is_installed_before_what_it_pins() -> None:
 
 def test_apt_waits_for_others_whatever_it_does() -> None:
     commands = [
-        *packages.trust("https://example.org", ""),
+        *packages.trust("https://example.org", set()),
         *packages.install(["nvidia-driver-pinning-580", "nvidia-driver-cuda"], set()),
         *packages.install_toolkit("cuda-toolkit-13-0", set()),
         *packages.hold({"nvidia-driver-cuda"}, set(), installing=True),
     ]
     using = [command for command in commands if "apt-" in command and "--simulate" not in command]
-    assert len(using) == 7
+    assert len(using) == 8
     assert all("flock" in command for command in using)
+
+
+def trust(folder: Path, fingerprint: str) -> subprocess.CompletedProcess[str]:
+    """Fetch a key with this fingerprint as NVIDIA's, and print what is remembered of it; all below `folder`."""
+    fakes = {"curl": f"echo a key >{folder}{packages.KEYRING}.new", "gpg": f"echo fpr::::{fingerprint}:"}
+    for name, program in fakes.items():
+        (folder / name).write_text(f"#!/bin/sh\n{program}\n")
+        (folder / name).chmod(0o755)
+    (folder / STATE[1:]).mkdir(parents=True)
+    program = "\n".join(["set -e", *packages.trust("https://example.org", {"gpg"}), packages.PROVED_KEY])
+    for path in ("/etc/apt", STATE):
+        program = program.replace(path, f"{folder}{path}")
+    path = f"{folder}:/usr/bin:/bin"
+    return subprocess.run(["sh", "-c", program], env={"PATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_a_key_with_nvidias_fingerprint_is_put_in_place_and_remembered(tmp_path: Path) -> None:
+    fetched = trust(tmp_path, KEY_FINGERPRINT)
+    keyring = File(packages.KEYRING, Path(f"{tmp_path}{packages.KEYRING}").read_text())
+    assert fetched.stdout.strip() == keyring.sha256
+
+
+def test_a_key_with_another_fingerprint_is_refused(tmp_path: Path) -> None:
+    refused = trust(tmp_path, "0" * 40)
+    assert refused.returncode == 1
+    assert f"has another fingerprint than {KEY_FINGERPRINT}" in refused.stderr
+    assert not Path(f"{tmp_path}{packages.KEYRING}").exists()
 
 
 def test_only_driver_and_kernel_are_held() -> None:
@@ -219,7 +249,10 @@ def test_a_host_as_declared_is_not_rebooted() -> None:
     [
         (True, "disabled inactive", "systemctl enable --now --quiet x"),
         (True, "enabled active", None),
+        (True, "static active", None),
+        (True, "disabled active", "systemctl enable --now --quiet x"),
         (False, "enabled active", "systemctl disable --now --quiet x"),
+        (False, "enabled inactive", "systemctl disable --now --quiet x"),
         (False, "", None),
         (None, "disabled inactive", None),
     ],
